@@ -1,0 +1,75 @@
+"""pystate: an embedded, pure-Python state store.
+
+    >>> import pystate
+    >>> store = pystate.memory()
+    >>> accounts = store.create_family("accounts")
+    >>> accounts.put(b"alice", b"10")
+    >>> accounts.get(b"alice")
+    b'10'
+
+`open` makes or opens a store in a directory, `memory` one without. A `Store` holds families: sorted maps from bytes to
+bytes. Write to a `Family` directly (each write is one commit), or to several in a `Transaction`; read one consistent
+state with a `View`. Everything raised on purpose stands below `PystateError`.
+"""
+
+from pystate.engine.family import Family
+from pystate.engine.log_reader import FrameInfo
+from pystate.engine.opening import list_families, memory, open  # noqa: A004 - pystate.open is the public name
+from pystate.engine.repair import RecoveryReport
+from pystate.engine.salvage import SalvageReport, salvage
+from pystate.engine.stats import StoreStats
+from pystate.engine.store import Store, transact
+from pystate.engine.transaction import Transaction
+from pystate.engine.verify import FileReport, Problem, VerifyReport, read_log, verify
+from pystate.engine.view import View
+from pystate.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptionError,
+    DiskFullError,
+    FamilyExistsError,
+    FamilyMismatchError,
+    FamilyNotFoundError,
+    LockedError,
+    NotAStoreError,
+    PystateError,
+    ReadOnlyError,
+    StoreFailedError,
+    StoreNotFoundError,
+    UnsupportedFormatError,
+)
+
+__all__ = [
+    "ClosedError",
+    "ConflictError",
+    "CorruptionError",
+    "DiskFullError",
+    "Family",
+    "FamilyExistsError",
+    "FamilyMismatchError",
+    "FamilyNotFoundError",
+    "FileReport",
+    "FrameInfo",
+    "LockedError",
+    "NotAStoreError",
+    "Problem",
+    "PystateError",
+    "ReadOnlyError",
+    "RecoveryReport",
+    "SalvageReport",
+    "Store",
+    "StoreFailedError",
+    "StoreNotFoundError",
+    "StoreStats",
+    "Transaction",
+    "UnsupportedFormatError",
+    "VerifyReport",
+    "View",
+    "list_families",
+    "memory",
+    "open",
+    "read_log",
+    "salvage",
+    "transact",
+    "verify",
+]

@@ -1,0 +1,371 @@
+"""Committing: validate, write, sync, apply, in that order, for one commit or for a group of them.
+
+Promise: a commit that returned is in the log, synced if its durability says so, and only then visible (guarantees 1, 2
+and 4). Nothing is written for a commit that fails validation. From the first byte written a group either finishes, even
+if an interrupt arrives meanwhile (it is raised afterwards), or fails the store. A full disk undoes the group and leaves
+the store usable.
+
+The general way is `Committer.commit`. `Committer.commit_one` is the same for one operation without a transaction,
+written out flat because it is what a program that writes key by key pays for every key; nothing else in the engine is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from zlib import crc32
+
+from pystate.engine.conflicts import Reads, check_reads
+from pystate.engine.family_state import FamilyState
+from pystate.engine.leadership import Leadership, Request
+from pystate.engine.limits import COMMIT_BYTES_MAX
+from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
+from pystate.engine.log_writer import LogWriter
+from pystate.engine.state import Change, Pin, State
+from pystate.errors import ClosedError, DiskFullError, FamilyNotFoundError, StoreFailedError
+
+__all__ = ["CommitRequest", "Committer"]
+
+_APPLY_ATTEMPTS = 100
+_FRAMES_JOINED_MAX = 16 * 1024 * 1024
+
+
+class CommitRequest(Request):
+    """One commit on its way.
+
+    Attributes:
+        changes: what it does.
+        sync: it must be durable before it is acknowledged.
+        reads, pin: what its transaction has read, and the state it read; none for a blind write.
+        payload: the encoded operations.
+        size: bytes of keys and values.
+        sequence: the number it got.
+    """
+
+    __slots__ = ("changes", "payload", "pin", "reads", "sequence", "size", "sync")
+
+    def __init__(
+        self,
+        changes: list[Change],
+        *,
+        sync: bool,
+        reads: Sequence[tuple[FamilyState, Reads]] = (),
+        pin: Pin | None = None,
+    ) -> None:
+        super().__init__()
+        self.changes = changes
+        self.sync = sync
+        self.reads = reads
+        self.pin = pin
+        self.sequence = 0
+        self.size = sum(
+            len(key) + (len(value) if value is not None else 0)
+            for _, writes in changes
+            for key, value in writes.items()
+        )
+        self.payload = encode_operations(_operations(changes))
+        if len(self.payload) > COMMIT_BYTES_MAX:
+            raise ValueError(f"this commit has {len(self.payload)} bytes; the limit is {COMMIT_BYTES_MAX}; split it")
+
+
+def _operations(changes: list[Change]) -> list[object]:
+    if len(changes) == 1 and len(changes[0][1]) == 1:
+        ((family, writes),) = changes
+        ((key, value),) = writes.items()
+        return [CATALOGUE if family is None else family.id, key, value]
+    operations: list[object] = []
+    for family, writes in changes:
+        operations += (CATALOGUE if family is None else family.id, writes)
+    return operations
+
+
+class Committer:
+    """Everything that writes commits to one store. Thread-safe.
+
+    Arguments:
+        state: where commits become visible.
+        log: where they become durable, or None for a store in memory.
+        path: of the store, for errors.
+        grown: called by the leader after a group when ``log.total_bytes`` is above `log_total_max`.
+
+    Attributes:
+        failed: the first failure, or None. Once set, nothing is written any more.
+        closed: a ClosedError to raise, or None.
+        log_total_max: see `grown`.
+        commits, groups, bytes_committed: counters for ``stats()``.
+    """
+
+    def __init__(self, state: State, log: LogWriter | None, path: str, grown: Callable[[], None]) -> None:
+        self.state = state
+        self.log = log
+        self.leadership = Leadership()
+        self.failed: BaseException | None = None
+        self.closed: ClosedError | None = None
+        self.log_total_max = 0
+        self.commits = self.groups = self.bytes_committed = 0
+        self._path = path
+        self._grown = grown
+
+    # The general way
+
+    def commit(self, request: CommitRequest) -> int:
+        """Commit, alone or in a group; return the sequence.
+
+        Raises:
+            ConflictError: the transaction read something that has changed.
+            FamilyNotFoundError: a blind write to a family that was dropped.
+            DiskFullError: no room; undone.
+            StoreFailedError: a write or sync failed, now (``unknown``) or before.
+            ClosedError: the store was closed before this commit's turn came.
+        """
+        leadership = self.leadership
+        try:
+            if leadership.enter(request):
+                self._lead(request)
+        finally:
+            leadership.leave(request)
+        if request.error is not None:
+            raise request.error
+        return request.sequence
+
+    def _lead(self, own: CommitRequest) -> None:
+        leadership = self.leadership
+        others = leadership.take_group()
+        try:
+            self._write_group([own, *others])  # type: ignore[list-item]  # only commits are queued without `exclusive`
+        except BaseException:
+            undecided = [request for request in others if request.error is None and not request.sequence]  # type: ignore[attr-defined]
+            leadership.put_back(undecided)
+            others = [request for request in others if request not in undecided]
+            raise
+        finally:
+            for request in others:
+                leadership.finish(request)
+
+    def _write_group(self, group: list[CommitRequest]) -> None:
+        """Decide every commit of a group; an interrupt is raised before anything is written, or after."""
+        frames, accepted = self._admit(group)
+        if not accepted:
+            return
+        last = accepted[-1]
+        interrupt: BaseException | None = None
+        if self.log is not None:
+            try:
+                interrupt = self._write(self.log, frames, last.sequence, any(request.sync for request in accepted))
+            except DiskFullError as error:
+                for request in accepted:
+                    request.sequence, request.error = 0, DiskFullError(error.path, errno=error.errno or 0)
+                return
+            except BaseException as error:
+                self.fail(error)
+                for request in accepted:
+                    request.error = self.failure(unknown=True)
+                if isinstance(error, Exception):
+                    return
+                raise
+        for request in accepted:
+            interrupt = self._apply(request) or interrupt
+        self.commits += len(accepted)
+        self.groups += 1
+        self.bytes_committed += sum(request.size for request in accepted)
+        if self.log is not None and self.log.total_bytes > self.log_total_max:
+            self._grown()
+        if interrupt is not None:
+            raise interrupt
+
+    def _admit(self, group: list[CommitRequest]) -> tuple[bytes, list[CommitRequest]]:
+        """Validate each commit, against the earlier ones of its group too, and encode the frames of those that pass."""
+        log, state = self.log, self.state
+        accepted: list[CommitRequest] = []
+        frames: list[bytes] = []
+        grouped: dict[int, dict[bytes, int]] = {}
+        sequence = state.sequence
+        for request in group:
+            try:
+                self._check(request, grouped)
+                if log is not None:
+                    frames.append(encode_frame(log.salt, log.seed, sequence + 1, log.durable, request.payload))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the outcome of this commit alone
+                request.error = error
+                continue
+            sequence += 1
+            accepted.append(request)
+            request.sequence = sequence
+            if len(group) > 1:
+                for family, writes in request.changes:
+                    keys = grouped.setdefault(CATALOGUE if family is None else family.id, {})
+                    keys.update(dict.fromkeys(writes, sequence))
+        return b"".join(frames), accepted
+
+    def _check(self, request: CommitRequest, grouped: dict[int, dict[bytes, int]]) -> None:
+        self.check_writable()
+        if request.pin is not None:
+            with self.state.lock:
+                check_reads(request.reads, request.pin.epoch, grouped, self.state.sequence)
+            request.pin.release()  # before it is applied, so that nothing is saved for this transaction itself
+            return
+        for family, _ in request.changes:
+            if family is not None and family.dropped:
+                raise FamilyNotFoundError(family.name, tuple(sorted(self.state.families)))
+
+    def _write(self, log: LogWriter, frames: bytes, sequence: int, sync: bool) -> BaseException | None:
+        """Append and sync. An interrupt between the two, or right after either, is returned when all is done."""
+        interrupt: BaseException | None = None
+        try:
+            log.append(frames, sequence)
+        except Exception:
+            raise
+        except BaseException as error:
+            if not log.settle(frames, sequence):
+                raise
+            interrupt = error
+        if sync:
+            try:
+                log.sync()
+            except Exception:
+                raise
+            except BaseException as error:
+                # No error of the disk has been consumed: either the sync was done, or it was cut short by the signal.
+                log.sync()
+                interrupt = error
+        return interrupt
+
+    def _apply(self, request: CommitRequest) -> BaseException | None:
+        """Make a written commit visible, whatever interrupts it: it is in the log, so it must not stay half visible."""
+        interrupt: BaseException | None = None
+        for _ in range(_APPLY_ATTEMPTS):
+            try:
+                self.state.apply(request.changes, request.sequence)
+            except BaseException as error:  # noqa: BLE001 - raised by the caller when the commit is whole
+                interrupt = error
+            else:
+                return interrupt
+        raise self.fail(interrupt or RuntimeError("a commit could not be applied"))
+
+    # One operation
+
+    def commit_one(self, family: FamilyState, key: bytes, value: bytes | None) -> int:
+        """`commit` for one put or delete that need not be synced. Raises the same."""
+        log, leadership = self.log, self.leadership
+        if log is None or leadership.queue or self.failed or self.closed or family.dropped:
+            return self.commit(CommitRequest([(family, {key: value})], sync=False))
+        payload = encode_operations((family.id, key, value))
+        try:
+            if leadership.owner.setdefault(0, payload) is not payload:
+                return self.commit(CommitRequest([(family, {key: value})], sync=False))
+            sequence = log.sequence + 1
+            header = pack_frame_header(log.salt, len(payload), sequence, log.durable, crc32(payload, log.seed))
+            frame = b"".join((header, frame_checksum(crc32(header, log.seed)), payload))
+            try:
+                log.append(frame, sequence)
+                self.state.apply_one(family, key, value, sequence)
+            except BaseException as error:  # noqa: BLE001 - finished or failed, then raised
+                self._settle_one(error, family, key, value, sequence, frame)
+            self.commits += 1
+            self.groups += 1
+            self.bytes_committed += len(key) + len(value or b"")
+            if log.total_bytes > self.log_total_max:
+                self._grown()
+            return sequence
+        finally:
+            leadership.leave(payload)
+
+    def _settle_one(
+        self, error: BaseException, family: FamilyState, key: bytes, value: bytes | None, sequence: int, frame: bytes
+    ) -> None:
+        """Finish a commit of one operation that was disturbed, or fail the store; then raise what is to be raised."""
+        log = self.log
+        if log is None or isinstance(error, DiskFullError):
+            raise error
+        interrupted = not isinstance(error, Exception)
+        if log.sequence != sequence and not (interrupted and log.settle(frame, sequence)):
+            failure = self.fail(error)
+            raise error if interrupted else failure
+        request = CommitRequest([(family, {key: value})], sync=False)
+        request.sequence = sequence
+        self._apply(request)
+        if interrupted:
+            raise error
+
+    def commit_one_synced(self, family: FamilyState, key: bytes, value: bytes | None) -> int:
+        """`commit_one`, durable when it returns."""
+        return self.commit(CommitRequest([(family, {key: value})], sync=True))
+
+    # Failing and closing
+
+    def check_writable(self) -> None:
+        """Raise if the store is closed or has failed."""
+        if self.closed is not None:
+            raise ClosedError(self.closed.what, self.closed.hint)
+        if self.failed is not None:
+            raise self.failure(unknown=False)
+
+    def fail(self, error: BaseException) -> StoreFailedError:
+        """Refuse every later write; remember the first failure."""
+        if self.failed is None:
+            self.failed = error
+        return self.failure(unknown=True)
+
+    def failure(self, *, unknown: bool) -> StoreFailedError:
+        """The error for a commit after, or in, a failure."""
+        cause = self.failed
+        text = self.cause or ""
+        number = cause.errno if isinstance(cause, OSError) else None
+        error = StoreFailedError(self._path, text, unknown=unknown, errno=number)
+        error.__cause__ = cause
+        return error
+
+    @property
+    def cause(self) -> str | None:
+        """The text of the first failure, or None."""
+        return None if self.failed is None else f"{type(self.failed).__name__}: {self.failed}"
+
+    def write_alone(self, request: CommitRequest) -> None:
+        """For a caller that leads alone: commit one request."""
+        self._write_group([request])
+        if request.error is not None:
+            raise request.error
+
+    def sync(self) -> None:
+        """Make everything that was committed durable.
+
+        Raises:
+            StoreFailedError: the sync failed, or something did before. ClosedError: the store is closed.
+        """
+        self.exclusively(self._sync)
+
+    def _sync(self) -> None:
+        self.check_writable()
+        if self.log is not None:
+            try:
+                self.log.sync()
+            except BaseException as error:
+                failure = self.fail(error)
+                if isinstance(error, Exception):
+                    raise failure from error
+                raise
+
+    def close(self, error: ClosedError) -> None:
+        """Refuse every later commit with `error`, then close the log.
+
+        Raises:
+            OSError: the closing frame could not be written.
+        """
+        self.exclusively(lambda: self._close(error))
+
+    def _close(self, error: ClosedError) -> None:
+        self.closed = error
+        if self.log is None:
+            return
+        if self.failed is not None:
+            self.log.abandon()
+        else:
+            self.log.close()
+
+    def exclusively(self, action: Callable[[], None]) -> None:
+        """Run `action` while leading alone: no commit is under way, and none begins."""
+        request = Request(exclusive=True)
+        try:
+            self.leadership.enter(request)
+            action()
+        finally:
+            self.leadership.leave(request)

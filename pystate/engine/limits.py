@@ -1,0 +1,91 @@
+"""The limits of a store, and the checks that apply them before anything is written.
+
+Promise: whatever passes these functions can be encoded into a frame and read back byte for byte; whatever does not is
+refused with ``TypeError`` or ``ValueError`` while the store is still untouched. Everything above the file formats may
+call this module.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+__all__ = [
+    "COMMIT_BYTES_MAX",
+    "FAMILIES_MAX",
+    "FAMILY_NAME_BYTES_MAX",
+    "HISTORY_BYTES",
+    "KEY_BYTES_MAX",
+    "SNAPSHOT_LOG_BYTES",
+    "VALUE_BYTES_MAX",
+    "Buffer",
+    "as_key",
+    "as_value",
+    "check_family_name",
+]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+KEY_BYTES_MAX = 64 * 1024
+"""The longest key, in bytes."""
+VALUE_BYTES_MAX = 256 * 1024 * 1024
+"""The longest value, in bytes."""
+COMMIT_BYTES_MAX = 1024 * 1024 * 1024
+"""The largest commit, in bytes of its encoded frame payload."""
+FAMILY_NAME_BYTES_MAX = 255
+"""The longest family name, in bytes of UTF-8."""
+FAMILIES_MAX = 65_535
+"""The most families a store may have at once."""
+SNAPSHOT_LOG_BYTES = 4 * 1024 * 1024
+"""Default of ``snapshot_log_bytes``: a log smaller than this never causes a snapshot."""
+HISTORY_BYTES = 256 * 1024 * 1024
+"""Default of ``history_bytes``: how much overwritten data is kept for open views and transactions."""
+
+
+def as_key(key: object) -> bytes:
+    """Return `key` as ``bytes``, copied unless it already is ``bytes``.
+
+    Raises:
+        TypeError: it is not ``bytes``, ``bytearray`` or ``memoryview``.
+        ValueError: it is longer than `KEY_BYTES_MAX`.
+    """
+    return _as_bytes(key, "key", KEY_BYTES_MAX)
+
+
+def as_value(value: object) -> bytes:
+    """Return `value` as ``bytes``, copied unless it already is ``bytes``.
+
+    Raises:
+        TypeError: it is not ``bytes``, ``bytearray`` or ``memoryview``.
+        ValueError: it is longer than `VALUE_BYTES_MAX`.
+    """
+    return _as_bytes(value, "value", VALUE_BYTES_MAX)
+
+
+def _as_bytes(data: object, what: str, limit: int) -> bytes:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        hint = "; encode it first, for example with .encode()" if isinstance(data, str) else ""
+        raise TypeError(f"a {what} is bytes, bytearray or memoryview, not {type(data).__name__}{hint}")
+    size = data.nbytes if isinstance(data, memoryview) else len(data)
+    if size > limit:
+        raise ValueError(f"this {what} has {size} bytes; the limit is {limit}")
+    return bytes(data)
+
+
+def check_family_name(name: object) -> str:
+    """Return `name` if it may name a family.
+
+    Raises:
+        TypeError: it is not a ``str``.
+        ValueError: it is empty, longer than `FAMILY_NAME_BYTES_MAX`, holds a control character, or has no UTF-8 form.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a family name is a str, not {type(name).__name__}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"family name {name!r} cannot be encoded as UTF-8 ({error.reason}); use valid text") from None
+    if not 0 < size <= FAMILY_NAME_BYTES_MAX:
+        raise ValueError(f"a family name has 1 to {FAMILY_NAME_BYTES_MAX} bytes of UTF-8; {name[:40]!r} has {size}")
+    if any(ord(character) < 32 or 127 <= ord(character) < 160 for character in name):
+        raise ValueError(f"family name {name!r} holds a control character; use printable text")
+    return str(name)

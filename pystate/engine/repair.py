@@ -1,0 +1,163 @@
+"""What opening for writing changes on disk: making a new store, cutting a torn tail, removing what is superseded.
+
+Promise: nothing here runs before ``recovery`` has validated everything. Each function may be interrupted by a crash at
+any step and run again. Bytes that are cut off are first copied aside, durably, to a ``*.torn`` file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from pystate.engine.files import Files, publish, read_head, write_all
+from pystate.engine.log_format import (
+    SEGMENT_HEADER_SIZE,
+    SegmentHeader,
+    encode_frame,
+    encode_operations,
+    parse_segment_header,
+    salt_seed,
+)
+from pystate.engine.log_writer import LogPosition, new_salt, publish_segment
+from pystate.engine.names import TORN_SUFFIX, FileName, snapshot_name
+from pystate.engine.recovery import Inventory, Recovered
+from pystate.engine.snapshot_format import SnapshotHeader
+from pystate.engine.snapshot_writer import encode_empty
+from pystate.errors import CorruptionError
+
+__all__ = ["RecoveryReport", "create_store", "is_unfinished_creation", "remove_files", "repair_log", "set_aside"]
+
+
+class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What opening a store found and did; part of `Store.stats`.
+
+    Attributes:
+        decision: ``"new"`` (the store was made), ``"clean"`` (it had been closed), ``"unclosed"`` (an unclean stop,
+            nothing
+            cut off), ``"torn"`` (an unclean stop, a half-written tail was cut off).
+        sequence: of the last commit found.
+        snapshot_sequence: of the snapshot it began with.
+        segments_read, frames_replayed: how much of the log came on top.
+        torn_bytes: how many bytes were behind the last intact frame.
+        torn_file: where they were kept, or None (none, or opened for reading only).
+        damaged_snapshots: newer snapshots that were passed over because they are damaged.
+        temporary_files_removed, stale_files_removed: names of unfinished and of superseded files.
+        seconds: how long opening took, by a monotonic clock.
+    """
+
+    decision: str
+    sequence: int
+    snapshot_sequence: int
+    segments_read: int
+    frames_replayed: int
+    torn_bytes: int
+    torn_file: str | None
+    damaged_snapshots: tuple[str, ...]
+    temporary_files_removed: tuple[str, ...]
+    stale_files_removed: tuple[str, ...]
+    seconds: float
+
+
+def is_unfinished_creation(files: Files, directory: str, inventory: Inventory) -> bool:
+    """Whether a crash interrupted `create_store` before the store existed: one segment without a frame, no snapshot."""
+    if inventory.snapshots or len(inventory.segments) != 1 or inventory.segments[0].sequence != 1:
+        return False
+    path = files.join(directory, inventory.segments[0].name)
+    head = read_head(files, path, SEGMENT_HEADER_SIZE + 1)
+    try:
+        parse_segment_header(path, head)
+    except CorruptionError:
+        return False
+    return len(head) == SEGMENT_HEADER_SIZE
+
+
+def create_store(files: Files, directory: str, families: Iterable[str]) -> None:
+    """Make a store in an existing directory that holds nothing (or an unfinished creation).
+
+    The snapshot makes it a store, so it comes last: a crash before that leaves a directory that is none yet.
+
+    Raises:
+        OSError: a step failed; trying again is safe.
+    """
+    store_id = files.random_bytes(16)
+    segment = SegmentHeader(store_id=store_id, generation=1, salt=new_salt(files), first=1)
+    publish_segment(files, directory, segment)
+    ids = {name: family_id for family_id, name in enumerate(families, start=1)}
+    snapshot = SnapshotHeader(
+        store_id=store_id, sequence=0, generation=1, next_family_id=len(ids) + 1, families=ids, metadata={}
+    )
+    publish(files, directory, snapshot_name(0), encode_empty(snapshot))
+
+
+def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogPosition, str | None]:
+    """Bring the log into a state that can be appended to; return where it ends, and the name of the file with what was
+    cut.
+
+    After a clean stop nothing is written. After an unclean one the tail is cut off, what is accepted is synced, and a
+    new
+    generation begins with a new segment: a commit that was lost must never share (generation, sequence) with a later
+        one.
+
+    Raises:
+        OSError: a step failed; the store is as it was, or further on, and opening again is safe.
+    """
+    end, segment = recovered.end, recovered.segment
+    needed = len(recovered.needed)
+    if recovered.decision.action == "clean":
+        position = LogPosition(
+            header=segment,
+            size=recovered.data_size,
+            sequence=end.sequence,
+            closed_name=recovered.newest.closed,
+            other_bytes=recovered.log_bytes - recovered.data_size,
+            other_segments=needed - 1,
+        )
+        return position, None
+    path = files.join(directory, recovered.newest.name)
+    torn_name = None
+    if recovered.torn:
+        torn_name = f"{end.sequence + 1:020d}-generation-{segment.generation}{TORN_SUFFIX}"
+        publish(files, directory, torn_name, recovered.torn)
+    file = files.open_append(path)
+    try:
+        if recovered.torn:
+            file.truncate(end.offset)
+        file.sync()  # what was accepted may so far stand only in the cache of a process that was killed
+        header = SegmentHeader(segment.store_id, segment.generation + 1, new_salt(files), end.sequence + 1)
+        publish_segment(files, directory, header)
+        replaced = header.first == segment.first
+        if not replaced:
+            frame = encode_operations([header.first])
+            write_all(file, encode_frame(segment.salt, salt_seed(segment.salt), end.sequence, end.sequence, frame))
+    finally:
+        file.close()
+    position = LogPosition(
+        header=header,
+        size=SEGMENT_HEADER_SIZE,
+        sequence=end.sequence,
+        closed_name=False,
+        other_bytes=recovered.log_bytes - recovered.data_size + (0 if replaced else end.offset),
+        other_segments=needed - (1 if replaced else 0),
+    )
+    return position, torn_name
+
+
+def remove_files(files: Files, directory: str, names: Iterable[FileName]) -> tuple[str, ...]:
+    """Remove files that nothing needs any more; return the names of those removed. The others wait for next time."""
+    removed = []
+    for name in names:
+        try:
+            files.unlink(files.join(directory, name.name))
+        except OSError:
+            continue
+        removed.append(name.name)
+    return tuple(removed)
+
+
+def set_aside(files: Files, directory: str, names: Iterable[FileName]) -> None:
+    """Take damaged snapshots, which an older one replaces, out of the way, without losing their bytes."""
+    for name in names:
+        path = files.join(directory, name.name)
+        files.replace(path, path + TORN_SUFFIX)
+    files.sync_directory(directory)

@@ -1,0 +1,456 @@
+"""`Store`: an open store, and what it hands out.
+
+A store is put together from parts that each do one thing: `State` (memory), `Committer` (the way of a commit),
+`LogWriter` and `Snapshots` (the disk), `Follower` (a read-only store that catches up). This module only connects them
+and guards their
+end: a store in memory has no disk parts, a read-only one has no committer.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
+
+from pystate.engine import threads
+from pystate.engine.commit import CommitRequest, Committer
+from pystate.engine.family import Family
+from pystate.engine.family_state import FamilyState
+from pystate.engine.files import HeldLock
+from pystate.engine.limits import FAMILIES_MAX, check_family_name
+from pystate.engine.log_writer import LogWriter
+from pystate.engine.mapping import FamilyWriter
+from pystate.engine.repair import RecoveryReport
+from pystate.engine.snapshot_reader import SnapshotReader
+from pystate.engine.snapshots import Snapshots
+from pystate.engine.state import Change, State
+from pystate.engine.stats import StoreStats
+from pystate.engine.transaction import Transaction
+from pystate.engine.view import View
+from pystate.errors import (
+    ClosedError,
+    ConflictError,
+    FamilyExistsError,
+    FamilyNotFoundError,
+    ReadOnlyError,
+)
+
+__all__ = ["DEFAULT_FAMILY", "Durability", "Store", "StoreParts", "check_durability", "open_stores", "transact"]
+
+T = TypeVar("T")
+
+Durability: TypeAlias = Literal["sync", "process"]
+DEFAULT_FAMILY = "default"
+"""The family that every store has."""
+ATTEMPTS = 16
+"""How often `Store.transact` runs a function, by default."""
+_ATTEMPTS_OF_ONE_OPERATION = 1_000_000
+
+open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+"""Every store that is open in this process, for the fork hook."""
+
+
+class Catches(Protocol):
+    """What a read-only store catches up with."""
+
+    def __call__(self) -> State | None:
+        """Bring in new commits; return a new state if everything had to be read anew."""
+        ...
+
+
+class StoreParts:
+    """What `Store` is made of; ``opening`` puts it together.
+
+    Attributes:
+        path: of the store, or None in memory.
+        state: always there.
+        committer: None for a read-only store.
+        log, snapshots, lock: None for a read-only store and in memory.
+        reader: of the snapshot, for families not yet decoded.
+        refresh: catches up with the writer, for a read-only store.
+        recovery: what opening found.
+    """
+
+    def __init__(self, path: str | None, state: State, durability: Durability) -> None:
+        self.path = path
+        self.state = state
+        self.durability: Durability = durability
+        self.committer: Committer | None = None
+        self.log: LogWriter | None = None
+        self.snapshots: Snapshots | None = None
+        self.lock: HeldLock | None = None
+        self.reader: SnapshotReader | None = None
+        self.refresh: Catches | None = None
+        self.recovery: RecoveryReport | None = None
+        self.snapshot_log_bytes = 0
+
+
+class Store:
+    """An open store. Made by `pystate.open` and `pystate.memory`; a context manager that closes it.
+
+    Threads may share it. Other processes may not write to the same directory meanwhile (they may read it); a forked
+    child may not use it at all. After `close` it, and everything it handed out, raises `ClosedError`.
+    """
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._parts = parts
+        self._state = parts.state
+        self._handles: dict[str, Family] = {}
+        self._handles_lock = threads.new_lock()
+        self._ended: ClosedError | None = None
+        open_stores.add(self)
+
+    # What it is
+
+    @property
+    def path(self) -> str | None:
+        """The absolute path of the directory, or None in memory."""
+        return self._parts.path
+
+    @property
+    def read_only(self) -> bool:
+        """Opened for reading only."""
+        return self._parts.committer is None
+
+    @property
+    def durability(self) -> Durability:
+        """What a commit survives unless it says otherwise: ``"sync"`` power loss, ``"process"`` the process's death."""
+        return self._parts.durability
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the newest commit that is visible here."""
+        self._check()
+        return self._state.sequence
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the families, sorted."""
+        self._check()
+        return tuple(sorted(self._state.families))
+
+    # Families
+
+    def family(self, name: str) -> Family:
+        """A family, as a mutable mapping in key order. The same object for the same name.
+
+        Raises:
+            FamilyNotFoundError: there is none of this name. TypeError, ValueError: it cannot be a name.
+            ClosedError: the store is closed.
+        """
+        if name in self._handles:
+            return self._handles[name]
+        self._check()
+        family = self._state.family(name)
+        with self._handles_lock:
+            return self._handles.setdefault(name, Family(self._state, family, self._write_one(), self._run_on_family))
+
+    def create_family(self, name: str) -> Family:
+        """Make an empty family, durably, and return it.
+
+        Raises:
+            FamilyExistsError: there is one of this name. TypeError, ValueError: it cannot be a name, or there are too
+            many. Everything that a commit raises.
+        """
+        check_family_name(name)
+
+        def create() -> list[Change]:
+            if name in self._state.families:
+                raise FamilyExistsError(name)
+            if len(self._state.families) >= FAMILIES_MAX:
+                raise ValueError(f"a store has at most {FAMILIES_MAX} families; drop one first")
+            return [(None, self._state.creation([name]))]
+
+        self._change_catalogue(create)
+        return self.family(name)
+
+    def drop_family(self, name: str) -> None:
+        """Remove a family with everything in it, durably. Open views still see it; open transactions that used it fail.
+
+        Raises:
+            FamilyNotFoundError: there is none of this name. ValueError: it is ``"default"``, which every store has.
+            Everything that a commit raises.
+        """
+        check_family_name(name)
+        if name == DEFAULT_FAMILY:
+            raise ValueError("the family 'default' cannot be dropped: every store has it; clear() empties it")
+
+        def drop() -> list[Change]:
+            self._state.family(name)
+            return [(None, {name.encode(): None})]
+
+        self._change_catalogue(drop)
+        with self._handles_lock:
+            handle = self._handles.pop(name, None)
+        if handle is not None:
+            handle.end(lambda: self._raise_dropped(name))
+
+    def _change_catalogue(self, change: Callable[[], list[Change]]) -> None:
+        committer = self._writer()
+        committer.exclusively(lambda: committer.write_alone(CommitRequest(change(), sync=True)))
+
+    def _raise_dropped(self, name: str) -> NoReturn:
+        self._check()
+        raise FamilyNotFoundError(name, tuple(sorted(self._state.families)))
+
+    # Reading and writing
+
+    def begin(self, *, durability: Durability | None = None) -> Transaction:
+        """Begin a transaction on the present state.
+
+        Arguments:
+            durability: of its commit; None means that of the store.
+        """
+        self._check()
+        parts = self._parts
+        sync = parts.durability if durability is None else check_durability(durability)
+        return Transaction(
+            self._state, parts.committer, self._check, path=parts.path or "(memory)", sync=sync == "sync"
+        )
+
+    def transact(
+        self, function: Callable[[Transaction], T], *, attempts: int = ATTEMPTS, durability: Durability | None = None
+    ) -> T:
+        """Run ``function(txn)`` in a transaction and commit it; on `ConflictError` run it again.
+
+        Arguments:
+            function: must do nothing but read and write through `txn`, since it may run several times.
+            attempts: how often at most; between them it waits a random, growing time.
+            durability: of the commit; None means that of the store.
+
+        Returns:
+            What `function` returned in the run that was committed.
+
+        Raises:
+            ConflictError: the last attempt's, when all have conflicted.
+            Whatever `function` raises (nothing is written then), and what `Transaction.commit` raises.
+        """
+        if attempts < 1:
+            raise ValueError(f"attempts is {attempts}; it must be at least 1")
+        for attempt in range(attempts):
+            if attempt:
+                threads.back_off(attempt - 1)
+            try:
+                with self.begin(durability=durability) as txn:
+                    return function(txn)
+            except ConflictError:
+                if attempt == attempts - 1:
+                    raise
+        raise RuntimeError("the loop above returns or raises")
+
+    def view(self) -> View:
+        """A consistent read of the present state; close it when done."""
+        self._check()
+        return View(self._state, self._check)
+
+    def sync(self) -> None:
+        """Make every commit that has returned durable. In memory and read-only it does nothing.
+
+        Raises:
+            StoreFailedError: the sync failed, or something did before.
+        """
+        self._check()
+        if self._parts.committer is not None:
+            self._parts.committer.sync()
+
+    def snapshot(self) -> None:
+        """Write a snapshot now, unless nothing was committed since the last one, and remove the log it replaces.
+
+        Commits and readers go on meanwhile. In memory it does nothing.
+
+        Raises:
+            ReadOnlyError: the store is open for reading only. CorruptionError: a family that must be copied is damaged.
+            OSError: a step failed; the store goes on with its old snapshot and log.
+        """
+        self._writer()
+        if self._parts.snapshots is not None:
+            self._parts.snapshots.take()
+
+    def refresh(self) -> int:
+        """For a read-only store: bring in what its writer has committed since; return the sequence.
+
+        A store that can be written to is always up to date. Open views keep their state.
+
+        Raises:
+            CorruptionError, OSError: the files cannot be read; the state stays as it was.
+        """
+        self._check()
+        if self._parts.refresh is not None:
+            with self._handles_lock:
+                state = self._parts.refresh()
+                if state is not None:
+                    self._adopt(state)
+        return self._state.sequence
+
+    def _adopt(self, state: State) -> None:
+        """Everything was read anew: point the handles at the new state. Older views keep the old one."""
+        self._state = self._parts.state = state
+        for name, handle in list(self._handles.items()):
+            family = state.families.get(name)
+            if family is None:
+                del self._handles[name]
+                handle.end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
+            else:
+                handle.adopt(state, family, self._write_one())
+
+    # Ending
+
+    def close(self) -> None:
+        """Close the store; may be called twice. Commits in flight finish first, a snapshot in progress is given up.
+
+        Raises:
+            OSError: the closing frame could not be written. The store is closed nevertheless, and the next opening
+                recovers it, with everything that was durable.
+        """
+        if self._ended is not None:
+            return
+        parts = self._parts
+        try:
+            if parts.snapshots is not None:
+                parts.snapshots.stop()
+            if parts.committer is not None:
+                parts.committer.close(ClosedError("store", "is closed; open it again with pystate.open(path)"))
+        finally:
+            self._end(ClosedError("store", "is closed; open it again with pystate.open(path)"))
+            if parts.reader is not None:
+                parts.reader.close()
+            if parts.lock is not None:
+                parts.lock.release()  # after the last write
+
+    def _end(self, error: ClosedError) -> None:
+        self._ended = error
+        self._state.ended.append(error.hint)
+        for handle in list(self._handles.values()):
+            handle.end(self._raise_ended)
+        self._handles = {}
+        open_stores.discard(self)
+
+    def forked(self) -> None:
+        """In a forked child: give up everything, and touch neither the files nor the parent's lock."""
+        parts, pid = self._parts, "the process that opened it"
+        error = ClosedError("store", f"belongs to {pid}, not to its forked child; open it again here")
+        if parts.committer is not None:
+            parts.committer.closed = error
+        if parts.log is not None:
+            parts.log.abandon()
+        if parts.reader is not None:
+            parts.reader.close()
+        if parts.lock is not None:
+            parts.lock.abandon()
+        self._end(error)
+
+    def __enter__(self) -> Store:
+        self._check()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except OSError:
+            if error is None:
+                raise  # with an error under way that one is kept
+
+    def __repr__(self) -> str:
+        condition = "closed" if self._ended is not None else f"sequence {self._state.sequence}"
+        return f"<Store {self.path or '(memory)'}: {condition}>"
+
+    def _check(self) -> None:
+        if self._ended is not None:
+            self._raise_ended()
+
+    def _raise_ended(self) -> NoReturn:
+        ended = self._ended
+        raise ClosedError("store", ended.hint if ended is not None else "is closed")
+
+    def _writer(self) -> Committer:
+        self._check()
+        if self._parts.committer is None:
+            raise ReadOnlyError(self._parts.path or "(memory)")
+        return self._parts.committer
+
+    def _write_one(self) -> Callable[[FamilyState, bytes, bytes | None], object]:
+        committer, sync = self._parts.committer, self._parts.durability == "sync"
+        if committer is None:
+            return self._refuse
+        if sync:
+            return committer.commit_one_synced
+        return committer.commit_one
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ReadOnlyError(self._parts.path or "(memory)")
+
+    def _run_on_family(self, name: str, action: Callable[[FamilyWriter], Any]) -> Any:
+        """One atomic operation on one family: a transaction that is tried until it goes through."""
+        self._writer()
+        return self.transact(lambda txn: action(txn.family(name)), attempts=_ATTEMPTS_OF_ONE_OPERATION)
+
+    def stats(self) -> StoreStats:
+        """What the store holds and has done."""
+        self._check()
+        parts, state, log, snapshots = self._parts, self._state, self._parts.log, self._parts.snapshots
+        committer, recovery, reader = parts.committer, parts.recovery, parts.reader
+        with state.lock:
+            families = {
+                family.name: len(family.values) if family.loader is None else None for family in state.by_id.values()
+            }
+            views, history_bytes = state.history.pins, state.history.bytes
+        return StoreStats(
+            path=parts.path,
+            read_only=self.read_only,
+            failed=committer.cause if committer is not None else None,
+            sequence=state.sequence,
+            durable_sequence=log.durable if log is not None else (0 if parts.path is None else state.sequence),
+            generation=log.generation if log is not None else 0,
+            families=families,
+            log_bytes=log.total_bytes - log.superseded_bytes if log is not None else 0,
+            log_segments=log.total_segments - log.superseded_segments if log is not None else 0,
+            snapshot_sequence=snapshots.sequence
+            if snapshots is not None
+            else (reader.header.sequence if reader else 0),
+            snapshot_bytes=snapshots.size if snapshots is not None else (reader.size if reader else 0),
+            snapshot_log_bytes=snapshots.threshold if snapshots is not None else 0,
+            snapshots_taken=snapshots.taken if snapshots is not None else 0,
+            snapshot_error=snapshots.error if snapshots is not None else None,
+            commits=committer.commits if committer is not None else 0,
+            groups=committer.groups if committer is not None else 0,
+            syncs=log.syncs if log is not None else 0,
+            bytes_committed=committer.bytes_committed if committer is not None else 0,
+            bytes_written=(log.bytes_written if log else 0) + (snapshots.bytes_written if snapshots else 0),
+            views=views,
+            history_bytes=history_bytes,
+            history_bytes_max=state.history.bytes_max,
+            recovery=recovery,
+        )
+
+
+def transact(
+    store_or_txn: Store | Transaction,
+    function: Callable[[Transaction], T],
+    *,
+    attempts: int = ATTEMPTS,
+    durability: Durability | None = None,
+) -> T:
+    """`Store.transact`, or, given an open transaction, ``function(txn)`` inside it, so that operations compose.
+
+    Inside a transaction nothing is committed and nothing run again here: that is up to whoever began it.
+    """
+    if isinstance(store_or_txn, Transaction):
+        store_or_txn.check()
+        return function(store_or_txn)
+    return store_or_txn.transact(function, attempts=attempts, durability=durability)
+
+
+def check_durability(durability: object) -> Durability:
+    """Refuse a durability that is none.
+
+    Raises:
+        ValueError: it is neither ``"sync"`` nor ``"process"``.
+    """
+    if durability == "sync":
+        return "sync"
+    if durability == "process":
+        return "process"
+    raise ValueError(f"durability is 'sync' or 'process', not {durability!r}")

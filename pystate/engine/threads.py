@@ -1,0 +1,31 @@
+"""The seam between the engine and the threads: locks, sleeping, chance.
+
+Promise: every lock, wait and random delay of the engine comes from here, so that a test can put yield points around
+them and explore the orders in which threads may run. There is nothing else in it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["back_off", "new_lock", "start_thread"]
+
+
+def new_lock() -> threading.Lock:
+    """A lock that one thread may acquire and another release."""
+    return threading.Lock()
+
+
+def start_thread(name: str, target: Callable[[], None]) -> threading.Thread:
+    """Run `target` in a thread that does not keep the interpreter alive."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def back_off(attempt: int) -> None:
+    """Sleep before trying a transaction again: random, and longer with each `attempt` (from 0), at most 50 ms."""
+    time.sleep(random.random() * min(0.05, 0.0002 * 2 ** min(attempt, 10)))

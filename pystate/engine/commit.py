@@ -16,8 +16,8 @@ from zlib import crc32
 
 from pystate.engine.conflicts import Reads, check_reads
 from pystate.engine.family_state import FamilyState
-from pystate.engine.leadership import Leadership, Request
-from pystate.engine.limits import COMMIT_BYTES_MAX
+from pystate.engine.leadership import LEAD, Leadership, Request
+from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, as_key, as_value
 from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.state import Change, Pin, State
@@ -37,11 +37,10 @@ class CommitRequest(Request):
         sync: it must be durable before it is acknowledged.
         reads, pin: what its transaction has read, and the state it read; none for a blind write.
         payload: the encoded operations.
-        size: bytes of keys and values.
         sequence: the number it got.
     """
 
-    __slots__ = ("changes", "payload", "pin", "reads", "sequence", "size", "sync")
+    __slots__ = ("changes", "payload", "pin", "reads", "sequence", "sync")
 
     def __init__(
         self,
@@ -57,11 +56,6 @@ class CommitRequest(Request):
         self.reads = reads
         self.pin = pin
         self.sequence = 0
-        self.size = sum(
-            len(key) + (len(value) if value is not None else 0)
-            for _, writes in changes
-            for key, value in writes.items()
-        )
         self.payload = encode_operations(_operations(changes))
         if len(self.payload) > COMMIT_BYTES_MAX:
             raise ValueError(f"this commit has {len(self.payload)} bytes; the limit is {COMMIT_BYTES_MAX}; split it")
@@ -91,17 +85,20 @@ class Committer:
         failed: the first failure, or None. Once set, nothing is written any more.
         closed: a ClosedError to raise, or None.
         log_total_max: see `grown`.
-        commits, groups, bytes_committed: counters for ``stats()``.
+        unwritable: `failed` or `closed` is set.
+        joined: commits that were written in the group of another one, for ``stats()``.
     """
 
     def __init__(self, state: State, log: LogWriter | None, path: str, grown: Callable[[], None]) -> None:
         self.state = state
         self.log = log
         self.leadership = Leadership()
+        self._owner, self._queue = self.leadership.owner, self.leadership.queue
         self.failed: BaseException | None = None
         self.closed: ClosedError | None = None
         self.log_total_max = 0
-        self.commits = self.groups = self.bytes_committed = 0
+        self.joined = 0
+        self.unwritable = False
         self._path = path
         self._grown = grown
 
@@ -164,9 +161,7 @@ class Committer:
                 raise
         for request in accepted:
             interrupt = self._apply(request) or interrupt
-        self.commits += len(accepted)
-        self.groups += 1
-        self.bytes_committed += sum(request.size for request in accepted)
+        self.joined += len(accepted) - 1
         if self.log is not None and self.log.total_bytes > self.log_total_max:
             self._grown()
         if interrupt is not None:
@@ -223,7 +218,7 @@ class Committer:
                 log.sync()
             except Exception:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again by the caller
                 # No error of the disk has been consumed: either the sync was done, or it was cut short by the signal.
                 log.sync()
                 interrupt = error
@@ -243,52 +238,78 @@ class Committer:
 
     # One operation
 
-    def commit_one(self, family: FamilyState, key: bytes, value: bytes | None) -> int:
-        """`commit` for one put or delete that need not be synced. Raises the same."""
-        log, leadership = self.log, self.leadership
-        if log is None or leadership.queue or self.failed or self.closed or family.dropped:
-            return self.commit(CommitRequest([(family, {key: value})], sync=False))
+    def commit_one(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
+        """`commit` for one put or delete. Raises the same, and ValueError for a key or value that is too long."""
+        log, state, owner = self.log, self.state, self._owner
+        if log is None or self._queue or self.unwritable or family.dropped:
+            return self._commit_alone(family, key, value, sync)
         payload = encode_operations((family.id, key, value))
+        if len(payload) > KEY_BYTES_MAX:  # or else neither can be too long
+            as_key(key), as_value(value or b"")
         try:
-            if leadership.owner.setdefault(0, payload) is not payload:
-                return self.commit(CommitRequest([(family, {key: value})], sync=False))
-            sequence = log.sequence + 1
-            header = pack_frame_header(log.salt, len(payload), sequence, log.durable, crc32(payload, log.seed))
-            frame = b"".join((header, frame_checksum(crc32(header, log.seed)), payload))
+            if owner.setdefault(LEAD, payload) is not payload:  # the payload stands for this commit: it is a new object
+                return self._commit_alone(family, key, value, sync)
+            seed, sequence = log.seed, log.sequence + 1
+            header = pack_frame_header(log.salt, len(payload), sequence, log.durable, crc32(payload, seed))
+            frame = header + frame_checksum(crc32(header, seed)) + payload
             try:
-                log.append(frame, sequence)
-                self.state.apply_one(family, key, value, sequence)
-            except BaseException as error:  # noqa: BLE001 - finished or failed, then raised
-                self._settle_one(error, family, key, value, sequence, frame)
-            self.commits += 1
-            self.groups += 1
-            self.bytes_committed += len(key) + len(value or b"")
+                if log.write(frame) != len(frame):
+                    log.finish(frame)
+                log.total_bytes += len(frame)
+                log.sequence = sequence
+                if sync:
+                    log.sync()
+                with state.lock:
+                    if value is None or state.history.newest is not None:
+                        state.apply_locked(((family, {key: value}),), sequence)
+                    else:
+                        if family.changed is not None and key not in family.values:
+                            family.changed.add(key)
+                        family.values[key] = value
+                        state.sequence = sequence
+            except BaseException as error:  # noqa: BLE001 - the commit is finished or failed, then it is raised
+                self._settle_one(error, CommitRequest([(family, {key: value})], sync=sync), sequence, frame)
             if log.total_bytes > self.log_total_max:
                 self._grown()
             return sequence
         finally:
-            leadership.leave(payload)
+            if owner.get(LEAD) is payload:
+                del owner[LEAD]
+                if self._queue:
+                    self.leadership.promote()
 
-    def _settle_one(
-        self, error: BaseException, family: FamilyState, key: bytes, value: bytes | None, sequence: int, frame: bytes
-    ) -> None:
+    def _commit_alone(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
+        """`commit_one` in the general way: others are committing too, there is no disk, or it will be refused."""
+        as_key(key), as_value(value or b"")
+        return self.commit(CommitRequest([(family, {key: value})], sync=sync))
+
+    def _settle_one(self, error: BaseException, request: CommitRequest, sequence: int, frame: bytes) -> None:
         """Finish a commit of one operation that was disturbed, or fail the store; then raise what is to be raised."""
         log = self.log
-        if log is None or isinstance(error, DiskFullError):
+        if log is None:
             raise error
-        interrupted = not isinstance(error, Exception)
-        if log.sequence != sequence and not (interrupted and log.settle(frame, sequence)):
+        try:
+            if isinstance(error, OSError) and log.sequence != sequence:
+                log.undo(error)
+            if isinstance(error, Exception):
+                whole = log.sequence == sequence and (not request.sync or log.durable == sequence)
+            else:
+                whole = log.settle(frame, sequence)
+                if whole and request.sync:
+                    log.sync()  # see `_write`
+        except DiskFullError:
+            raise
+        except BaseException as second:  # noqa: BLE001 - the first error is the one to tell
+            whole, error = False, second if isinstance(error, Exception) else error
+        if not whole:
             failure = self.fail(error)
-            raise error if interrupted else failure
-        request = CommitRequest([(family, {key: value})], sync=False)
+            if isinstance(error, Exception):
+                raise failure from error
+            raise error
         request.sequence = sequence
         self._apply(request)
-        if interrupted:
+        if not isinstance(error, Exception):
             raise error
-
-    def commit_one_synced(self, family: FamilyState, key: bytes, value: bytes | None) -> int:
-        """`commit_one`, durable when it returns."""
-        return self.commit(CommitRequest([(family, {key: value})], sync=True))
 
     # Failing and closing
 
@@ -303,6 +324,7 @@ class Committer:
         """Refuse every later write; remember the first failure."""
         if self.failed is None:
             self.failed = error
+            self.unwritable = True
         return self.failure(unknown=True)
 
     def failure(self, *, unknown: bool) -> StoreFailedError:
@@ -352,8 +374,13 @@ class Committer:
         """
         self.exclusively(lambda: self._close(error))
 
-    def _close(self, error: ClosedError) -> None:
+    def refuse(self, error: ClosedError) -> None:
+        """Refuse every later commit with `error`."""
         self.closed = error
+        self.unwritable = True
+
+    def _close(self, error: ClosedError) -> None:
+        self.refuse(error)
         if self.log is None:
             return
         if self.failed is not None:

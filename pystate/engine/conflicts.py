@@ -112,9 +112,12 @@ def _conflict(family: FamilyState, epoch: Epoch, key: bytes, read: Reads, sequen
     if key in read.keys:
         return ConflictError(family=family.name, key=key, read_sequence=epoch.sequence, commit_sequence=sequence)
     scanned = next(scanned for scanned in read.ranges if scanned.contains(key))
+    high = scanned.high
+    if high is not None and scanned.high_inclusive:
+        high += b"\0"  # the next possible key, so that the range means what ranges mean everywhere
     return ConflictError(
         family=family.name,
-        range=(scanned.low, scanned.high),
+        range=(scanned.low, high),
         read_sequence=epoch.sequence,
         commit_sequence=sequence,
     )

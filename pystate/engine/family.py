@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pystate.engine.family_state import FamilyState, Pair
-from pystate.engine.limits import KEY_BYTES_MAX, VALUE_BYTES_MAX, Buffer, as_key, as_value
+from pystate.engine.limits import Buffer, as_key, as_value
 from pystate.engine.mapping import FamilyWriter, check_limit, scan_bounds
 from pystate.engine.scanning import scan_family
 from pystate.engine.state import State
 
-__all__ = ["Family"]
+__all__ = ["Family", "WriteOne"]
 
 T = TypeVar("T")
 
-WriteOne = Callable[[FamilyState, bytes, bytes | None], object]
+WriteOne = Callable[[FamilyState, bytes, bytes | None, bool], object]
 
 
 class Family(FamilyWriter):
@@ -28,7 +28,7 @@ class Family(FamilyWriter):
     costs. So it does not check its argument: what is not ``bytes`` is simply not there. Everything else does check.
     """
 
-    __slots__ = ("_family", "_run", "_state", "_write_one", "get")
+    __slots__ = ("_family", "_run", "_state", "_sync", "_write_one", "get")
 
     if not TYPE_CHECKING:
         get: Callable[..., Any]
@@ -39,10 +39,13 @@ class Family(FamilyWriter):
         family: FamilyState,
         write_one: WriteOne,
         run: Callable[[str, Callable[[FamilyWriter], Any]], Any],
+        *,
+        sync: bool,
     ) -> None:
         self._state = state
         self._family = family
         self._run = run
+        self._sync = sync
         if family.loader is None:
             self.bind(write_one)
         else:
@@ -51,9 +54,9 @@ class Family(FamilyWriter):
                 self._load(write_one)
                 return self.get(key, default)
 
-            def load_and_write(family: FamilyState, key: bytes, value: bytes | None) -> object:
+            def load_and_write(family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> object:
                 self._load(write_one)
-                return self._write_one(family, key, value)
+                return self._write_one(family, key, value, sync)
 
             self.get = load_and_get  # type: ignore[method-assign]
             self._write_one: WriteOne = load_and_write
@@ -69,7 +72,7 @@ class Family(FamilyWriter):
 
     def adopt(self, state: State, family: FamilyState, write_one: WriteOne) -> None:
         """Point the handle at another state; for a read-only store that had to read everything anew."""
-        self.__init__(state, family, write_one, self._run)  # type: ignore[misc]
+        self.__init__(state, family, write_one, self._run, sync=self._sync)  # type: ignore[misc]
 
     def end(self, raise_error: Callable[[], NoReturn]) -> None:
         """Make every later use raise; for the store, when it closes or drops the family."""
@@ -84,6 +87,11 @@ class Family(FamilyWriter):
     @property
     def name(self) -> str:
         return self._family.name
+
+    @property
+    def state_of_family(self) -> FamilyState:
+        """What this handle reads; for the store."""
+        return self._family
 
     def _read(self, key: bytes) -> bytes | None:
         return self.get(key)
@@ -112,17 +120,12 @@ class Family(FamilyWriter):
         self.get(b"")
 
     def put(self, key: Buffer, value: Buffer) -> None:
-        if (
-            type(key) is not bytes
-            or type(value) is not bytes
-            or len(key) > KEY_BYTES_MAX
-            or len(value) > VALUE_BYTES_MAX
-        ):
+        if type(key) is not bytes or type(value) is not bytes:
             key, value = as_key(key), as_value(value)
-        self._write_one(self._family, key, value)
+        self._write_one(self._family, key, value, self._sync)
 
     def delete(self, key: Buffer) -> None:
-        self._write_one(self._family, as_key(key), None)
+        self._write_one(self._family, as_key(key), None, self._sync)
 
     def delete_range(self, start: Buffer | None, stop: Buffer | None) -> None:
         bounds = scan_bounds(start, stop, None)

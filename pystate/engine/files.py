@@ -35,6 +35,7 @@ __all__ = [
     "read_head",
     "read_whole",
     "write_all",
+    "write_rest",
 ]
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -96,7 +97,13 @@ class Files(Protocol):
         ...
 
     def open_append(self, path: str, /) -> File:
-        """Open an existing file for reading and appending."""
+        """Open an existing file for reading and appending; only one such descriptor may be open at a time.
+
+        So even when the lock file of a store is removed while it is held, a second writer is kept from its log.
+
+        Raises:
+            LockedError: another descriptor of this kind is open, here or in another process.
+        """
         ...
 
     def create(self, path: str, /) -> File:
@@ -163,16 +170,18 @@ def write_all(file: File, data: bytes) -> None:
         OSError: the disk refused; a beginning of `data` may have been written.
     """
     written = file.write(data)
-    if written == len(data):
-        return
-    rest = memoryview(data)
-    while True:
+    if written != len(data):
+        write_rest(file, data, written)
+
+
+def write_rest(file: File, data: bytes, written: int) -> None:
+    """`write_all` after a first call that took only `written` bytes."""
+    rest = memoryview(data)[written:]
+    while rest:
         if written <= 0:
             raise OSError("a write took no byte and gave no error")
-        rest = rest[written:]
-        if not rest:
-            return
         written = file.write(rest)
+        rest = rest[written:]
 
 
 def read_exactly(file: File, offset: int, size: int) -> bytes:

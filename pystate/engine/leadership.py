@@ -19,9 +19,10 @@ from collections import deque
 
 from pystate.engine import threads
 
-__all__ = ["Leadership", "Request"]
+__all__ = ["LEAD", "Leadership", "Request"]
 
-_LEAD = 0
+LEAD = 0
+"""The key under which the leader stands."""
 
 
 class Request:
@@ -51,7 +52,7 @@ class Leadership:
 
     def enter(self, request: Request) -> bool:
         """Return True when the caller leads now and must `leave`; False when another leader has decided `request`."""
-        if self.owner.setdefault(_LEAD, request) is request:
+        if self.owner.setdefault(LEAD, request) is request:
             return True
         wakeup = threads.new_lock()
         wakeup.acquire()
@@ -59,7 +60,7 @@ class Leadership:
         with self._queue_lock:
             self.queue.append(request)
             # The leader may have left before it could see this one in the queue; then nobody would wake it.
-            if self.owner.setdefault(_LEAD, request) is request:
+            if self.owner.setdefault(LEAD, request) is request:
                 self.queue.remove(request)
                 return True
         try:
@@ -98,18 +99,19 @@ class Leadership:
 
     def leave(self, request: object) -> None:
         """Give up the lead, if `request` has it, and hand it to the first that waits."""
-        if self.owner.get(_LEAD) is not request:
+        if self.owner.get(LEAD) is not request:
             return
-        del self.owner[_LEAD]
+        del self.owner[LEAD]
         if self.queue:
-            self._promote()
+            self.promote()
 
-    def _promote(self) -> None:
+    def promote(self) -> None:
+        """Hand the free lead to the first that waits, unless somebody has just taken it."""
         with self._queue_lock:
             if self.queue:
                 first = self.queue[0]
                 # If somebody else has just taken the lead, it will come here too when it leaves.
-                if self.owner.setdefault(_LEAD, first) is first:
+                if self.owner.setdefault(LEAD, first) is first:
                     self.queue.popleft()
                     if first._wakeup is not None:
                         first._wakeup.release()

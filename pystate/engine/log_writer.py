@@ -11,10 +11,12 @@ One thread at a time may call a `LogWriter`: the leader of the group commit.
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
-from pystate.engine.files import File, Files, publish, write_all
+from pystate.engine.files import File, Files, publish, write_all, write_rest
 from pystate.engine.log_format import (
+    FRAME_HEADER_SIZE,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
     encode_frame,
@@ -38,13 +40,15 @@ class LogPosition(NamedTuple):
         header: of the newest segment.
         size: its size in bytes.
         sequence: of the last commit.
-        closed_name: the newest segment bears the name of a cleanly closed one.
+        closed: the newest segment ends with the closing frame of a clean close.
+        closed_name: it bears the name of a cleanly closed one, too.
         other_bytes, other_segments: what the older segments that are still needed hold.
     """
 
     header: SegmentHeader
     size: int
     sequence: int
+    closed: bool
     closed_name: bool
     other_bytes: int
     other_segments: int
@@ -65,7 +69,8 @@ class LogWriter:
 
     Attributes:
         salt, seed: of the live segment, for `encode_frame`.
-        size: of the live segment, in bytes.
+        write: the file's own ``write``, once the segment is open. Only for `append`, and for the commit of one
+            operation.
         sequence: of the last commit appended.
         durable: the highest sequence that a sync has covered.
         total_bytes, total_segments: of all segments since opening, superseded ones included; only the leader adds to
@@ -74,26 +79,31 @@ class LogWriter:
             takes
             a snapshot adds to them, so that neither waits for the other.
         broken: a switch failed half-way.
-        syncs, bytes_written: counters for ``stats()``.
+        syncs: counts them for ``stats()``.
     """
 
-    def __init__(self, files: Files, directory: str, position: LogPosition) -> None:
+    def __init__(
+        self, files: Files, directory: str, position: LogPosition, still_held: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._still_held = still_held
         self._files = files
         self._directory = directory
         self._header = position.header
+        self._closed = position.closed
         self._closed_name = position.closed_name
         self._file: File | None = None
         self.salt = position.header.salt
         self.seed = salt_seed(self.salt)
-        self.size = position.size
-        self.sequence = position.sequence
+        self.write: Callable[[bytes], int] = self._open_and_write
+        self._older_bytes = position.other_bytes
+        self._sequence_found = self.sequence = position.sequence
+        self._overhead = 0  # of closing frames and segment headers
         self.durable = position.sequence  # recovery synced what it accepted, or found it closed
-        self.total_bytes = position.other_bytes + position.size
+        self._bytes_found = self.total_bytes = position.other_bytes + position.size
         self.total_segments = position.other_segments + 1
         self.superseded_bytes = self.superseded_segments = 0
         self.broken = False
         self.syncs = 0
-        self.bytes_written = 0
 
     @property
     def path(self) -> str:
@@ -105,6 +115,21 @@ class LogWriter:
         """The generation of the live segment."""
         return self._header.generation
 
+    @property
+    def size(self) -> int:
+        """Of the live segment, in bytes."""
+        return self.total_bytes - self._older_bytes
+
+    @property
+    def bytes_written(self) -> int:
+        """Appended since opening, frames and segment headers."""
+        return self.total_bytes - self._bytes_found
+
+    @property
+    def bytes_committed(self) -> int:
+        """Payloads appended since opening: keys, values, and how they are encoded."""
+        return self.bytes_written - self._overhead - FRAME_HEADER_SIZE * (self.sequence - self._sequence_found)
+
     def open(self) -> File:
         """Return the live segment, opened for appending; take the name of a closed one from it first.
 
@@ -112,6 +137,8 @@ class LogWriter:
             OSError: it could not be renamed or opened. Nothing has changed that matters.
         """
         if self._file is None:
+            if not self._still_held():
+                raise OSError(errno.ENOLCK, "the lock file was removed or replaced while it was held", self._directory)
             if self._closed_name:
                 closed = self._files.join(self._directory, segment_name(self._header.first, closed=True))
                 self._files.replace(closed, self.path)
@@ -119,7 +146,13 @@ class LogWriter:
                 self._files.sync_directory(self._directory)
                 self._closed_name = False
             self._file = self._files.open_append(self.path)
+            self._closed = False
+            self.write = self._file.write
         return self._file
+
+    def _open_and_write(self, frames: bytes) -> int:
+        """What `_write` is until the segment is open; then it is the file's own ``write``."""
+        return self.open().write(frames)
 
     def append(self, frames: bytes, sequence: int) -> None:
         """Append whole frames, the last of which has `sequence`. Not durable before `sync`.
@@ -128,15 +161,33 @@ class LogWriter:
             DiskFullError: there was no room; what had been written was cut off again, durably.
             OSError: anything else; the state of the file is unknown, and no more may be appended.
         """
-        file = self.open()
         try:
-            write_all(file, frames)
+            if self.write(frames) != len(frames):
+                self.finish(frames)
         except OSError as error:
-            if error.errno not in FULL_ERRNOS:
-                raise
-            self._cut_back(file)
-            raise DiskFullError(self.path, errno=error.errno) from error
-        self._count(len(frames), sequence)
+            self.undo(error)
+        self.total_bytes += len(frames)
+        self.sequence = sequence
+
+    def finish(self, frames: bytes) -> None:
+        """Write what a first, short write left over; the file tells how much that was."""
+        file = self.open()
+        write_rest(file, frames, file.size() - self.size)
+
+    def undo(self, error: OSError) -> NoReturn:
+        """A disk without room: remove what was written of a frame. Any other failure is raised as it is.
+
+        The cut is synced, or later frames could meet its left-overs after a crash.
+        """
+        file = self._file
+        if error.errno not in FULL_ERRNOS or file is None:
+            raise error
+        if file.size() != self.size:
+            file.truncate(self.size)
+            file.sync()
+            self.syncs += 1
+            self.durable = self.sequence
+        raise DiskFullError(self.path, errno=error.errno or 0) from error
 
     def settle(self, frames: bytes, sequence: int) -> bool:
         """After an interrupt in `append`: whether the frames stand whole in the file after all. Counts them if so."""
@@ -144,22 +195,9 @@ class LogWriter:
             return True
         if self._file is None or self._file.size() != self.size + len(frames):
             return False
-        self._count(len(frames), sequence)
-        return True
-
-    def _count(self, size: int, sequence: int) -> None:
-        self.size += size
-        self.total_bytes += size
-        self.bytes_written += size
+        self.total_bytes += len(frames)
         self.sequence = sequence
-
-    def _cut_back(self, file: File) -> None:
-        """Remove a half-written frame. The cut is synced, or later frames could meet its left-overs after a crash."""
-        if file.size() != self.size:
-            file.truncate(self.size)
-            file.sync()
-            self.syncs += 1
-            self.durable = self.sequence
+        return True
 
     def sync(self) -> None:
         """Make everything appended durable.
@@ -194,12 +232,15 @@ class LogWriter:
             self.broken = False
             raise
         # Not synced by itself: if it is lost, the first sequence of the new segment still proves this one complete.
-        write_all(old, self._closing_frame([header.first]))
+        closing = self._closing_frame([header.first])
+        write_all(old, closing)
+        self.total_bytes += len(closing)
+        self._overhead += len(closing) + SEGMENT_HEADER_SIZE
         old.close()
-        self._header, self._file = header, None
-        self.salt, self.seed, self.size = header.salt, salt_seed(header.salt), SEGMENT_HEADER_SIZE
+        self._header, self._file, self.write = header, None, self._open_and_write
+        self.salt, self.seed = header.salt, salt_seed(header.salt)
+        self._older_bytes = self.total_bytes
         self.total_bytes += SEGMENT_HEADER_SIZE
-        self.bytes_written += SEGMENT_HEADER_SIZE
         self.total_segments += 1
         self.broken = False
 
@@ -216,15 +257,15 @@ class LogWriter:
         self._files.sync_directory(self._directory)
 
     def close(self) -> None:
-        """Write the closing frame and give the segment its closed name, unless nothing was written since opening.
+        """Write the closing frame and give the segment its closed name, unless it was found so and not written to.
 
         Raises:
             OSError: a step failed; the store opens as after a crash, with everything that was synced.
         """
-        file = self._file
-        if file is None:
+        if self._closed:
             return
-        self._file = None
+        file = self.open()
+        self._file, self.write = None, self._open_and_write
         try:
             if self.durable != self.sequence:
                 file.sync()
@@ -241,6 +282,7 @@ class LogWriter:
         file, self._file = self._file, None
         if file is not None:
             file.close()
+            self.write = file.write  # which refuses from now on
 
     def _closing_frame(self, operations: list[int]) -> bytes:
         return encode_frame(self.salt, self.seed, self.sequence, self.sequence, encode_operations(operations))

@@ -22,7 +22,7 @@ _MISSING: Any = object()
 
 def prefix_end(prefix: bytes) -> bytes | None:
     """The smallest key above every key with this prefix; None when there is none (empty, or all bytes 0xff)."""
-    trimmed = prefix.rstrip(b"\\xff")
+    trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes((trimmed[-1] + 1,)) if trimmed else None
 
 

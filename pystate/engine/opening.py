@@ -90,6 +90,8 @@ def open(  # noqa: A001 - the public name is pystate.open
     for what, number in (("snapshot_log_bytes", snapshot_log_bytes), ("history_bytes", history_bytes)):
         if number < 0:
             raise ValueError(f"{what} is a number of bytes, not {number!r}")
+    if not lock_timeout >= 0:
+        raise ValueError(f"lock_timeout is a number of seconds, 0 or more, not {lock_timeout!r}")
     files = _ordinary_files if files is None else files
     directory = store_directory(files, path)
     started = files.clock()
@@ -98,6 +100,8 @@ def open(  # noqa: A001 - the public name is pystate.open
     made = _prepare_directory(files, directory, create)
     try:
         lock = files.lock(directory, LOCK_NAME, lock_timeout)
+    except IsADirectoryError as error:
+        raise NotAStoreError(directory, f"{LOCK_NAME} in it is not a file") from error
     except OSError as error:
         if error.errno in _CANNOT_WRITE:
             raise ReadOnlyError(directory, f"the directory cannot be written to ({error})") from error
@@ -284,7 +288,7 @@ def _open_locked(
         recovered.reader.close()
         raise
     state = _state_of(recovered, history_bytes)
-    log = LogWriter(files, directory, position)
+    log = LogWriter(files, directory, position, lock.still_held)
     parts = StoreParts(directory, state, durability)
     parts.log, parts.lock, parts.reader = log, lock, recovered.reader
     committer = parts.committer = Committer(state, log, directory, lambda: snapshots.grown())
@@ -352,7 +356,9 @@ def _report(
         decision=decision,
         sequence=recovered.end.sequence,
         snapshot_sequence=recovered.header.sequence,
+        generation=recovered.segment.generation,
         segments_read=len(recovered.needed),
+        log_bytes=recovered.log_bytes,
         frames_replayed=recovered.frames,
         torn_bytes=len(recovered.torn),
         torn_file=torn_file,

@@ -23,6 +23,12 @@ from typing import Any
 
 from pystate.errors import LockedError
 
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 __all__ = ["DirectoryLock", "OsFile", "OsFiles", "after_fork_in_child", "sync_function"]
 
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY})
@@ -114,7 +120,13 @@ class OsFiles:
         return OsFile(os.open(path, os.O_RDONLY | self._flags), self._sync)
 
     def open_append(self, path: str) -> OsFile:
-        return OsFile(os.open(path, os.O_RDWR | os.O_APPEND | self._flags), self._sync)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | self._flags)
+        try:
+            _lock_descriptor(descriptor, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return OsFile(descriptor, self._sync)
 
     def create(self, path: str) -> OsFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | self._flags
@@ -189,6 +201,20 @@ class OsFiles:
 
     def clock(self) -> float:
         return time.perf_counter()
+
+
+def _lock_descriptor(descriptor: int, path: str) -> None:
+    """Lock a file against every other `open_append`, until the descriptor is closed; see `Files.open_append`."""
+    if fcntl is None:
+        return  # Windows: the file cannot be replaced or removed while it is open
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            directory, name = os.path.split(path)
+            pid, host = _read_holder(os.path.join(directory, "LOCK"))
+            raise LockedError(directory, pid=pid, host=host, reason=f" ({name} is open for appending)") from None
+        raise
 
 
 _HELD_HERE: dict[tuple[int, int], int] = {}

@@ -112,9 +112,16 @@ def survey(files: Files, directory: str) -> Inventory:
     """List a directory.
 
     Raises:
+        CorruptionError: something bears the name of a snapshot or segment and is no file.
         OSError: it cannot be listed.
     """
     names = [parse_name(name) for name in sorted(files.list_directory(directory))]
+    for name in names:
+        if name.kind in ("snapshot", "segment"):
+            path = files.join(directory, name.name)
+            kind = files.kind(path)
+            if kind not in ("file", None):  # None: a writer has just superseded it
+                raise CorruptionError(path, expected="a file", found=f"a {kind}")
     return Inventory(
         sorted((name for name in names if name.kind == "snapshot"), key=lambda name: name.sequence),
         sorted((name for name in names if name.kind == "segment"), key=lambda name: name.sequence),

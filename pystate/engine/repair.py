@@ -38,7 +38,8 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
             cut off), ``"torn"`` (an unclean stop, a half-written tail was cut off).
         sequence: of the last commit found.
         snapshot_sequence: of the snapshot it began with.
-        segments_read, frames_replayed: how much of the log came on top.
+        generation: of the newest segment found.
+        segments_read, log_bytes, frames_replayed: how much of the log came on top.
         torn_bytes: how many bytes were behind the last intact frame.
         torn_file: where they were kept, or None (none, or opened for reading only).
         damaged_snapshots: newer snapshots that were passed over because they are damaged.
@@ -49,7 +50,9 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
     decision: str
     sequence: int
     snapshot_sequence: int
+    generation: int
     segments_read: int
+    log_bytes: int
     frames_replayed: int
     torn_bytes: int
     torn_file: str | None
@@ -109,6 +112,7 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
             header=segment,
             size=recovered.data_size,
             sequence=end.sequence,
+            closed=end.ending == "close",
             closed_name=recovered.newest.closed,
             other_bytes=recovered.log_bytes - recovered.data_size,
             other_segments=needed - 1,
@@ -136,6 +140,7 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
         header=header,
         size=SEGMENT_HEADER_SIZE,
         sequence=end.sequence,
+        closed=False,
         closed_name=False,
         other_bytes=recovered.log_bytes - recovered.data_size + (0 if replaced else end.offset),
         other_segments=needed - (1 if replaced else 0),

@@ -40,7 +40,8 @@ class SnapshotReader:
 
     def __init__(self, files: Files, path: str) -> None:
         self.path = path
-        self._file: File | None = files.open_read(path)
+        self._file: File | None = None
+        self._file = files.open_read(path)
         try:
             self._open(self._file)
         except BaseException:
@@ -126,6 +127,9 @@ class SnapshotReader:
                 decode_block(self.path, block, read_exactly(self._file, block.offset, block.length))
             except CorruptionError as error:
                 yield error
+
+    def __del__(self) -> None:
+        self.close()  # a read-only store that reads anew leaves its old reader to views that may still need it
 
     def close(self) -> None:
         """Release the descriptor; families not yet decoded can no longer be."""

@@ -87,28 +87,20 @@ class State:
     def apply(self, commit: Iterable[Change], sequence: int) -> None:
         """Make the commit `sequence` visible. Doing it twice does it once, so an interrupted call may be repeated."""
         with self.lock:
-            if self._released:
-                self._drain()
-            for family, writes in commit:
-                if family is None:
-                    self._change_catalogue(writes)
-                else:
-                    family.apply(writes, self.history, sequence)
-            self.sequence = sequence
-            if self.history.bytes > self.history.bytes_max:
-                self.history.trim(sequence)
+            self.apply_locked(commit, sequence)
 
-    def apply_one(self, family: FamilyState, key: bytes, value: bytes | None, sequence: int) -> None:
-        """`apply` for one put or delete."""
-        with self.lock:
-            if self.history.newest is None and not self._released and value is not None:
-                values, changed = family.values, family.changed
-                if changed is not None and key not in values:
-                    changed.add(key)
-                values[key] = value
-                self.sequence = sequence
-                return
-        self.apply(((family, {key: value}),), sequence)
+    def apply_locked(self, commit: Iterable[Change], sequence: int) -> None:
+        """`apply`, for a caller that holds the lock."""
+        if self._released:
+            self._drain()
+        for family, writes in commit:
+            if family is None:
+                self._change_catalogue(writes)
+            else:
+                family.apply(writes, self.history, sequence)
+        self.sequence = sequence
+        if self.history.bytes > self.history.bytes_max:
+            self.history.trim(sequence)
 
     def _change_catalogue(self, writes: Writes) -> None:
         for key, value in writes.items():

@@ -20,7 +20,8 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
         durable_sequence: the newest commit that is known to survive power loss.
         generation: of the log; it grows with every unclean stop.
         families: the number of entries by name; None for a family that has not been decoded yet.
-        log_bytes, log_segments: the part of the log that the newest snapshot does not contain.
+        log_bytes, log_segments: the part of the log that the newest snapshot does not contain; for a read-only store as
+            it was found on opening.
         snapshot_sequence, snapshot_bytes: the newest snapshot.
         snapshot_log_bytes: how large the log may grow before a snapshot is taken. Bound on `log_bytes`: four times
             this,
@@ -28,7 +29,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
         snapshots_taken: how many.
         snapshot_error: why the last attempt failed, or None.
         commits, groups, syncs: commits, the groups in which they were written, and syncs of the log.
-        bytes_committed: keys and values of all commits.
+        bytes_committed: keys and values of all commits, as encoded, without frame headers.
         bytes_written: log and snapshots.
         views: open views, transactions and scans.
         history_bytes, history_bytes_max: overwritten values kept for them, estimated, and the limit past which the

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from pystate.engine import threads
 from pystate.engine.commit import CommitRequest, Committer
-from pystate.engine.family import Family
+from pystate.engine.family import Family, WriteOne
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import HeldLock
 from pystate.engine.limits import FAMILIES_MAX, check_family_name
@@ -99,6 +99,7 @@ class Store:
         self._handles: dict[str, Family] = {}
         self._handles_lock = threads.new_lock()
         self._ended: ClosedError | None = None
+        self._opened_at = parts.state.sequence
         open_stores.add(self)
 
     # What it is
@@ -144,7 +145,7 @@ class Store:
         self._check()
         family = self._state.family(name)
         with self._handles_lock:
-            return self._handles.setdefault(name, Family(self._state, family, self._write_one(), self._run_on_family))
+            return self._handles.setdefault(name, self._new_handle(family))
 
     def create_family(self, name: str) -> Family:
         """Make an empty family, durably, and return it.
@@ -279,15 +280,16 @@ class Store:
         if self._parts.refresh is not None:
             with self._handles_lock:
                 state = self._parts.refresh()
-                if state is not None:
-                    self._adopt(state)
+                self._adopt(self._state if state is None else state)
         return self._state.sequence
 
     def _adopt(self, state: State) -> None:
-        """Everything was read anew: point the handles at the new state. Older views keep the old one."""
+        """Point the handles at a state that was read anew (older views keep theirs), or at other families in it."""
         self._state = self._parts.state = state
         for name, handle in list(self._handles.items()):
             family = state.families.get(name)
+            if family is handle.state_of_family:
+                continue
             if family is None:
                 del self._handles[name]
                 handle.end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
@@ -331,7 +333,7 @@ class Store:
         parts, pid = self._parts, "the process that opened it"
         error = ClosedError("store", f"belongs to {pid}, not to its forked child; open it again here")
         if parts.committer is not None:
-            parts.committer.closed = error
+            parts.committer.refuse(error)
         if parts.log is not None:
             parts.log.abandon()
         if parts.reader is not None:
@@ -371,13 +373,15 @@ class Store:
             raise ReadOnlyError(self._parts.path or "(memory)")
         return self._parts.committer
 
-    def _write_one(self) -> Callable[[FamilyState, bytes, bytes | None], object]:
-        committer, sync = self._parts.committer, self._parts.durability == "sync"
+    def _write_one(self) -> WriteOne:
+        committer = self._parts.committer
         if committer is None:
             return self._refuse
-        if sync:
-            return committer.commit_one_synced
         return committer.commit_one
+
+    def _new_handle(self, family: FamilyState) -> Family:
+        sync = self._parts.durability == "sync"
+        return Family(self._state, family, self._write_one(), self._run_on_family, sync=sync)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ReadOnlyError(self._parts.path or "(memory)")
@@ -391,38 +395,37 @@ class Store:
         """What the store holds and has done."""
         self._check()
         parts, state, log, snapshots = self._parts, self._state, self._parts.log, self._parts.snapshots
-        committer, recovery, reader = parts.committer, parts.recovery, parts.reader
+        committer, found, reader = parts.committer, parts.recovery, parts.reader
         with state.lock:
             families = {
                 family.name: len(family.values) if family.loader is None else None for family in state.by_id.values()
             }
             views, history_bytes = state.history.pins, state.history.bytes
+        commits = 0 if committer is None else state.sequence - self._opened_at
         return StoreStats(
             path=parts.path,
             read_only=self.read_only,
-            failed=committer.cause if committer is not None else None,
+            failed=committer.cause if committer else None,
             sequence=state.sequence,
-            durable_sequence=log.durable if log is not None else (0 if parts.path is None else state.sequence),
-            generation=log.generation if log is not None else 0,
+            durable_sequence=log.durable if log else state.sequence if found else 0,
+            generation=log.generation if log else found.generation if found else 0,
             families=families,
-            log_bytes=log.total_bytes - log.superseded_bytes if log is not None else 0,
-            log_segments=log.total_segments - log.superseded_segments if log is not None else 0,
-            snapshot_sequence=snapshots.sequence
-            if snapshots is not None
-            else (reader.header.sequence if reader else 0),
-            snapshot_bytes=snapshots.size if snapshots is not None else (reader.size if reader else 0),
-            snapshot_log_bytes=snapshots.threshold if snapshots is not None else 0,
-            snapshots_taken=snapshots.taken if snapshots is not None else 0,
-            snapshot_error=snapshots.error if snapshots is not None else None,
-            commits=committer.commits if committer is not None else 0,
-            groups=committer.groups if committer is not None else 0,
-            syncs=log.syncs if log is not None else 0,
-            bytes_committed=committer.bytes_committed if committer is not None else 0,
+            log_bytes=log.total_bytes - log.superseded_bytes if log else found.log_bytes if found else 0,
+            log_segments=log.total_segments - log.superseded_segments if log else found.segments_read if found else 0,
+            snapshot_sequence=snapshots.sequence if snapshots else reader.header.sequence if reader else 0,
+            snapshot_bytes=snapshots.size if snapshots else reader.size if reader else 0,
+            snapshot_log_bytes=snapshots.threshold if snapshots else 0,
+            snapshots_taken=snapshots.taken if snapshots else 0,
+            snapshot_error=snapshots.error if snapshots else None,
+            commits=commits,
+            groups=commits - committer.joined if committer else 0,
+            syncs=log.syncs if log else 0,
+            bytes_committed=log.bytes_committed if log else 0,
             bytes_written=(log.bytes_written if log else 0) + (snapshots.bytes_written if snapshots else 0),
             views=views,
             history_bytes=history_bytes,
             history_bytes_max=state.history.bytes_max,
-            recovery=recovery,
+            recovery=found,
         )
 
 

@@ -213,7 +213,7 @@ class TransactionFamily(FamilyWriter):
         return self._state.get(self._family, key, self._txn._pin)  # type: ignore[arg-type]  # checked just now
 
     def put(self, key: Buffer, value: Buffer) -> None:
-        if not self._writable:
+        if not self._writable or self._state.ended:
             raise self._txn.refusal()
         if (
             type(key) is not bytes
@@ -227,7 +227,7 @@ class TransactionFamily(FamilyWriter):
         self._writes[key] = value
 
     def delete(self, key: Buffer) -> None:
-        if not self._writable:
+        if not self._writable or self._state.ended:
             raise self._txn.refusal()
         key = as_key(key)
         if self._order is not None and key not in self._writes:
@@ -235,7 +235,7 @@ class TransactionFamily(FamilyWriter):
         self._writes[key] = None
 
     def delete_range(self, start: Buffer | None, stop: Buffer | None) -> None:
-        if not self._writable:
+        if not self._writable or self._state.ended:
             raise self._txn.refusal()
         for key, _ in list(self.scan(start, stop)):
             self.delete(key)

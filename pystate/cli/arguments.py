@@ -1,0 +1,234 @@
+"""What can be given on the command line. Imports argparse and nothing heavy, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from typing import Any, NoReturn
+
+from pystate.cli.bytes_text import parse_bytes
+from pystate.cli.output import Output
+
+__all__ = ["STANDARD_INPUT", "build_parser"]
+
+STANDARD_INPUT = None
+"""What the argument ``-`` of ``put`` and ``load`` becomes."""
+
+_NOTATION = """\
+keys and values:
+  Plain text stands for itself as UTF-8. 0x and hex digits, or base64: and base64, are
+  bytes. text: takes the rest as text, whatever it begins with (text:0x12, text:-5).
+  Output uses the same.
+"""
+
+_EXIT_CODES = """\
+exit codes:
+  0  done                              5  no store here, unknown family, newer format
+  1  the answer is no: no such key,    6  disk, file or output error
+     damage found, a check failed      130  interrupted
+  2  wrong arguments or input          141  the reader of the output has gone
+  3  the store is locked
+  4  the store is damaged
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser that keeps the layout of our texts and takes options by their full names only."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
+
+    def print_help(self, file: Any = None) -> None:
+        """Write the help as a result of the command: argparse itself hides it when that fails."""
+        Output(sys.stdout if file is None else file).raw(self.format_help().encode())
+
+
+class _Version(argparse.Action):
+    """``--version``: importlib.metadata is slow to import, so the version is looked up only when asked for."""
+
+    def __init__(self, option_strings: list[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("pystate-store")
+        except metadata.PackageNotFoundError:
+            version = "(not installed: run from its source)"
+        Output(sys.stdout).line(f"pystate {version}")
+        parser.exit()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line.
+
+    Parsed arguments carry the name of the command as ``command``; keys, values and bounds are ``bytes``, durations
+    are in seconds.
+    """
+    parser = _Parser(
+        prog="pystate",
+        description="Look into a pystate store, change it, check it, move it, and see it survive a kill.",
+        epilog=_NOTATION + "\n" + _EXIT_CODES + "\n'pystate COMMAND --help' tells more about each command.",
+    )
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+    _add_demo(commands)
+    _add_reading(commands)
+    _add_writing(commands)
+    _add_transfer(commands)
+    _add_checking(commands)
+    return parser
+
+
+def _add_demo(commands: Any) -> None:
+    demo = _add(commands, "demo", "write this Python's packages to a store, kill the writer, show what survived")
+    demo.add_argument("--keep", metavar="DIR", help="leave the store here to explore; DIR is empty or does not exist")
+    _add_durability(demo)
+
+
+def _add_reading(commands: Any) -> None:
+    get = _add(commands, "get", "show the value of a key", epilog=_NOTATION, json=False)
+    _add_store_and_key(get)
+    form = get.add_mutually_exclusive_group()
+    form.add_argument("--raw", action="store_true", help="the bytes of the value as they are, and nothing else")
+    form.add_argument("--json", action="store_true", help="one JSON document")
+
+    scan = _add(commands, "scan", "show keys and values in key order: key, tab, value", epilog=_NOTATION, lines=True)
+    _add_store(scan)
+    _add_family(scan)
+    scan.add_argument("--start", metavar="KEY", type=_bytes, help="from this key on")
+    scan.add_argument("--stop", metavar="KEY", type=_bytes, help="up to, and without, this key")
+    scan.add_argument("--prefix", metavar="KEY", type=_bytes, help="only keys that begin with this")
+    scan.add_argument("--reverse", action="store_true", help="from the last key to the first")
+    scan.add_argument("--limit", metavar="N", type=_count, help="at most this many")
+
+    stat = _add(commands, "stat", "show what the store holds and the state of its files")
+    _add_store(stat)
+
+
+def _add_writing(commands: Any) -> None:
+    put = _add(commands, "put", "store a value under a key", epilog=_NOTATION)
+    _add_store_and_key(put)
+    put.add_argument("value", metavar="VALUE", type=_value, help="the value; - reads its bytes from standard input")
+    _add_write_options(put, creates=True)
+
+    delete = _add(commands, "delete", "remove a key and its value (exit code 1: it was not there)", epilog=_NOTATION)
+    _add_store_and_key(delete)
+    _add_write_options(delete)
+
+    families = _add(commands, "families", "list the families, create one, or drop one")
+    _add_store(families)
+    change = families.add_mutually_exclusive_group()
+    change.add_argument("--create", metavar="NAME", help="make an empty family")
+    change.add_argument("--drop", metavar="NAME", help="remove a family and all its entries")
+    _add_write_options(families, creates=True)
+
+
+def _add_transfer(commands: Any) -> None:
+    dump = _add(commands, "dump", "write all entries as JSON Lines, as of one commit", lines=True)
+    _add_store(dump)
+    dump.add_argument(
+        "--family", metavar="NAME", action="append", help="only this family (may be repeated; all by default)"
+    )
+
+    load = _add(commands, "load", "put the entries of a dump, or of other JSON Lines, into a store", epilog=_NOTATION)
+    _add_store(load)
+    load.add_argument(
+        "file", metavar="FILE", nargs="?", default="-", type=_file, help="what to read; - (default) is standard input"
+    )
+    load.add_argument(
+        "--family", metavar="NAME", default="default", help="family of the lines that name none (default: %(default)s)"
+    )
+    _add_write_options(load, creates=True)
+
+
+def _add_checking(commands: Any) -> None:
+    verify = _add(commands, "verify", "read every byte and report all damage (exit code 1: there is some)")
+    _add_store(verify)
+
+    log = _add(commands, "log", "show the frames of the log, one per line", lines=True)
+    _add_store(log)
+
+    salvage = _add(commands, "salvage", "copy what is intact into a new store (exit code 1: something was not)")
+    _add_store(salvage)
+    salvage.add_argument("destination", metavar="DESTINATION", help="an empty directory, or one that does not exist")
+
+
+def _add(
+    commands: Any, name: str, summary: str, *, epilog: str = "", json: bool = True, lines: bool = False
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=epilog
+    )
+    if json:
+        parser.add_argument("--json", action="store_true", help="JSON Lines" if lines else "one JSON document")
+    return parser
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE", help="the directory of the store")
+
+
+def _add_family(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--family", metavar="NAME", default="default", help="which family (default: %(default)s)")
+
+
+def _add_store_and_key(parser: argparse.ArgumentParser) -> None:
+    _add_store(parser)
+    parser.add_argument("key", metavar="KEY", type=_bytes, help="the key")
+    _add_family(parser)
+
+
+def _add_durability(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--durability",
+        choices=("sync", "process"),
+        default="sync",
+        help="what a finished commit survives: power loss (sync, the default) or the death of the process",
+    )
+
+
+def _add_write_options(parser: argparse.ArgumentParser, *, creates: bool = False) -> None:
+    _add_durability(parser)
+    parser.add_argument(
+        "--lock-timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="wait this long for another writer to end (default: do not wait)",
+    )
+    if creates:
+        parser.add_argument("--no-create", action="store_true", help="fail where there is no store yet")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return parse_bytes(text, argument=True)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _value(text: str) -> bytes | None:
+    return STANDARD_INPUT if text == "-" else _bytes(text)
+
+
+def _file(text: str) -> str | None:
+    return STANDARD_INPUT if text == "-" else text
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 up")
+    return seconds

@@ -1,0 +1,1 @@
+"""The tests of pystate: this package mirrors `pystate/`, one file per module, plus `bench`."""

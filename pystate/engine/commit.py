@@ -12,6 +12,7 @@ written out flat because it is what a program that writes key by key pays for ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from zlib import crc32
 
 from pystate.engine.conflicts import Reads, check_reads
@@ -125,45 +126,48 @@ class Committer:
         return request.sequence
 
     def _lead(self, own: CommitRequest) -> None:
-        leadership = self.leadership
-        others = leadership.take_group()
+        others: list[Request] = []
         try:
+            self.leadership.take_group(others)
             self._write_group([own, *others])  # type: ignore[list-item]  # only commits are queued without `exclusive`
         except BaseException:
-            undecided = [request for request in others if request.error is None and not request.sequence]  # type: ignore[attr-defined]
-            leadership.put_back(undecided)
-            others = [request for request in others if request not in undecided]
+            self.leadership.put_back([request for request in others if not request.done])
             raise
         finally:
-            for request in others:
-                leadership.finish(request)
+            self.leadership.finish([request for request in others if request.done])
 
     def _write_group(self, group: list[CommitRequest]) -> None:
-        """Decide every commit of a group; an interrupt is raised before anything is written, or after."""
+        """Decide every commit of a group: each is `done`, with a sequence or an error, when this returns.
+
+        Raises:
+            An interrupt: before anything is written (then none is decided), or after (then all are).
+        """
         frames, accepted = self._admit(group)
-        if not accepted:
-            return
-        last = accepted[-1]
         interrupt: BaseException | None = None
-        if self.log is not None:
+        failure: Exception | None = None
+        if accepted and self.log is not None:
             try:
-                interrupt = self._write(self.log, frames, last.sequence, any(request.sync for request in accepted))
+                interrupt = self._write(self.log, frames, accepted[-1].sequence, any(one.sync for one in accepted))
             except DiskFullError as error:
-                for request in accepted:
-                    request.sequence, request.error = 0, DiskFullError(error.path, errno=error.errno or 0)
-                return
-            except BaseException as error:
-                self.fail(error)
-                for request in accepted:
-                    request.error = self.failure(unknown=True)
-                if isinstance(error, Exception):
-                    return
-                raise
+                failure = error
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the outcome is unknown
+                failure = self.fail(error)
+                interrupt = None if isinstance(error, Exception) else error
         for request in accepted:
-            interrupt = self._apply(request) or interrupt
-        self.joined += len(accepted) - 1
-        if self.log is not None and self.log.total_bytes > self.log_total_max:
-            self._grown()
+            if failure is None:
+                try:
+                    interrupt = self._apply(request) or interrupt
+                except StoreFailedError as error:
+                    failure = error
+            if failure is not None:
+                request.error = copy(failure)
+                request.error.__cause__ = failure.__cause__
+        for request in group:
+            request.done = True
+        if accepted:
+            self.joined += len(accepted) - 1
+            if self.log is not None and self.log.total_bytes > self.log_total_max:
+                self._grown()
         if interrupt is not None:
             raise interrupt
 
@@ -200,7 +204,7 @@ class Committer:
             return
         for family, _ in request.changes:
             if family is not None and family.dropped:
-                raise FamilyNotFoundError(family.name, tuple(sorted(self.state.families)))
+                raise self._refusal(family)
 
     def _write(self, log: LogWriter, frames: bytes, sequence: int, sync: bool) -> BaseException | None:
         """Append and sync. An interrupt between the two, or right after either, is returned when all is done."""
@@ -241,7 +245,7 @@ class Committer:
     def commit_one(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
         """`commit` for one put or delete. Raises the same, and ValueError for a key or value that is too long."""
         log, state, owner = self.log, self.state, self._owner
-        if log is None or self._queue or self.unwritable or family.dropped:
+        if log is None or self._queue:
             return self._commit_alone(family, key, value, sync)
         payload = encode_operations((family.id, key, value))
         if len(payload) > KEY_BYTES_MAX:  # or else neither can be too long
@@ -249,6 +253,8 @@ class Committer:
         try:
             if owner.setdefault(LEAD, payload) is not payload:  # the payload stands for this commit: it is a new object
                 return self._commit_alone(family, key, value, sync)
+            if self.unwritable or family.dropped:
+                raise self._refusal(family)
             seed, sequence = log.seed, log.sequence + 1
             header = pack_frame_header(log.salt, len(payload), sequence, log.durable, crc32(payload, seed))
             frame = header + frame_checksum(crc32(header, seed)) + payload
@@ -277,6 +283,11 @@ class Committer:
                 del owner[LEAD]
                 if self._queue:
                     self.leadership.promote()
+
+    def _refusal(self, family: FamilyState) -> Exception:
+        """Why a blind write to `family` cannot be."""
+        self.check_writable()
+        return FamilyNotFoundError(family.name, tuple(sorted(self.state.families)))
 
     def _commit_alone(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
         """`commit_one` in the general way: others are committing too, there is no disk, or it will be refused."""
@@ -380,6 +391,8 @@ class Committer:
         self.unwritable = True
 
     def _close(self, error: ClosedError) -> None:
+        if self.closed is not None:
+            return
         self.refuse(error)
         if self.log is None:
             return

@@ -8,8 +8,10 @@ The lead is one entry of a ``dict``, claimed with ``setdefault``, which is atomi
 costs a tenth of a microsecond, and a thread that is interrupted at any point can tell in a ``finally`` whether it had
 it.
 
-Promise: no request is forgotten or taken twice; a waiter that is interrupted (``KeyboardInterrupt``) either withdraws,
-with nothing written, or had been taken by a leader, which decides it without the waiter.
+Promise: no request is forgotten or taken twice. A waiter that is interrupted (``KeyboardInterrupt``) either withdraws,
+with nothing written, or had been taken by a leader, which decides it without the waiter. Should an interrupt hit a
+leader
+just where it wakes somebody, that one wakes by itself: waiters look up twice a second.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ __all__ = ["LEAD", "Leadership", "Request"]
 
 LEAD = 0
 """The key under which the leader stands."""
+_LOOK_UP_SECONDS = 0.5
 
 
 class Request:
@@ -31,15 +34,16 @@ class Request:
     Attributes:
         exclusive: it leads alone.
         done: a leader has decided it; `error` holds the failure, if any.
+        wakeup: held until its owner may look again.
     """
 
-    __slots__ = ("_wakeup", "done", "error", "exclusive")
+    __slots__ = ("done", "error", "exclusive", "wakeup")
 
     def __init__(self, *, exclusive: bool = False) -> None:
         self.exclusive = exclusive
         self.done = False
         self.error: BaseException | None = None
-        self._wakeup: threading.Lock | None = None
+        self.wakeup: threading.Lock | None = None
 
 
 class Leadership:
@@ -52,19 +56,20 @@ class Leadership:
 
     def enter(self, request: Request) -> bool:
         """Return True when the caller leads now and must `leave`; False when another leader has decided `request`."""
-        if self.owner.setdefault(LEAD, request) is request:
+        owner = self.owner
+        if owner.setdefault(LEAD, request) is request:
             return True
-        wakeup = threads.new_lock()
-        wakeup.acquire()
-        request._wakeup = wakeup
-        with self._queue_lock:
-            self.queue.append(request)
-            # The leader may have left before it could see this one in the queue; then nobody would wake it.
-            if self.owner.setdefault(LEAD, request) is request:
-                self.queue.remove(request)
-                return True
+        request.wakeup = threads.new_lock()
+        request.wakeup.acquire()
         try:
-            wakeup.acquire()
+            with self._queue_lock:
+                self.queue.append(request)
+                # The leader may have left before it could see this one in the queue; then nobody would wake it.
+                if owner.setdefault(LEAD, request) is request:
+                    self.queue.remove(request)
+            while not (request.done or owner.get(LEAD) is request):
+                if not request.wakeup.acquire(timeout=_LOOK_UP_SECONDS) and LEAD not in owner:
+                    self.promote()
         except BaseException:
             self._withdraw(request)
             raise
@@ -77,25 +82,27 @@ class Leadership:
                 self.queue.remove(request)
         self.leave(request)
 
-    def take_group(self) -> list[Request]:
-        """For the leader: take every queued request up to the first exclusive one."""
-        group: list[Request] = []
+    def take_group(self, group: list[Request]) -> None:
+        """For the leader: move every queued request up to the first exclusive one into `group`."""
         if self.queue:
             with self._queue_lock:
                 while self.queue and not self.queue[0].exclusive:
-                    group.append(self.queue.popleft())
-        return group
+                    group.append(self.queue[0])  # before it leaves the queue: an interrupt must not lose it
+                    self.queue.popleft()
 
     def put_back(self, group: list[Request]) -> None:
         """For a leader that was interrupted before it wrote anything: queue them again, in front."""
         with self._queue_lock:
-            self.queue.extendleft(reversed(group))
+            for request in reversed(group):
+                if request not in self.queue:
+                    self.queue.appendleft(request)
 
-    def finish(self, request: Request) -> None:
-        """Wake the owner of a decided request."""
-        request.done = True
-        if request._wakeup is not None:
-            request._wakeup.release()
+    def finish(self, group: list[Request]) -> None:
+        """Wake the owners of decided requests."""
+        for request in group:
+            request.done = True
+        for request in group:
+            _wake(request)
 
     def leave(self, request: object) -> None:
         """Give up the lead, if `request` has it, and hand it to the first that waits."""
@@ -113,5 +120,9 @@ class Leadership:
                 # If somebody else has just taken the lead, it will come here too when it leaves.
                 if self.owner.setdefault(LEAD, first) is first:
                     self.queue.popleft()
-                    if first._wakeup is not None:
-                        first._wakeup.release()
+                    _wake(first)
+
+
+def _wake(request: Request) -> None:
+    if request.wakeup is not None and request.wakeup.locked():
+        request.wakeup.release()

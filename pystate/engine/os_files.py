@@ -238,6 +238,7 @@ class DirectoryLock:
     def __init__(self, directory: str, name: str, timeout: float) -> None:
         import filelock  # noqa: PLC0415 - slow to import, and only writers need it
 
+        self._held = False
         self._path = os.path.join(directory, name)
         self._identity = _identity(directory)
         # thread_local: the closing thread need not be the opening one. A soft lock would outlive a killed holder.
@@ -253,18 +254,24 @@ class DirectoryLock:
         with _HELD_HERE_GUARD:
             _HELD_HERE[self._identity] = os.getpid()
         self._inode = _identity(self._path)
+        self._held = True
         _write_holder(self._path)
+
+    def __del__(self) -> None:
+        if self._held and _HELD_HERE.get(self._identity) == os.getpid():
+            self.release()  # forgotten without closing; filelock would let go of the lock now anyway
 
     def still_held(self) -> bool:
         try:
-            return _identity(self._path) == self._inode
+            return self._held and _identity(self._path) == self._inode
         except OSError:
             return False
 
     def release(self) -> None:
-        with _HELD_HERE_GUARD:
-            _HELD_HERE.pop(self._identity, None)
-        self._lock.release()
+        if self._held:
+            self._held = False
+            _HELD_HERE.pop(self._identity, None)  # atomic by itself: a finaliser may come here while the guard is held
+            self._lock.release()
 
     def abandon(self) -> None:
         # filelock registers its own fork handler, which closes the child's descriptor and forgets it, so that neither

@@ -98,6 +98,7 @@ class Store:
         self._state = parts.state
         self._handles: dict[str, Family] = {}
         self._handles_lock = threads.new_lock()
+        self._close_lock = threads.new_lock()
         self._ended: ClosedError | None = None
         self._opened_at = parts.state.sequence
         open_stores.add(self)
@@ -290,7 +291,7 @@ class Store:
             family = state.families.get(name)
             if family is handle.state_of_family:
                 continue
-            if family is None:
+            if family is None or family.id != handle.state_of_family.id:
                 del self._handles[name]
                 handle.end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
             else:
@@ -305,8 +306,11 @@ class Store:
             OSError: the closing frame could not be written. The store is closed nevertheless, and the next opening
                 recovers it, with everything that was durable.
         """
-        if self._ended is not None:
-            return
+        with self._close_lock:
+            if self._ended is None:
+                self._close()
+
+    def _close(self) -> None:
         parts = self._parts
         try:
             if parts.snapshots is not None:

@@ -13,12 +13,15 @@ state with a `View`. Everything raised on purpose stands below `PystateError`.
 """
 
 from pystate.engine.family import Family
+from pystate.engine.files import File, Files
 from pystate.engine.log_reader import FrameInfo
+from pystate.engine.mapping import FamilyReader, FamilyWriter
 from pystate.engine.opening import list_families, memory, open  # noqa: A004 - pystate.open is the public name
+from pystate.engine.os_files import OsFiles
 from pystate.engine.repair import RecoveryReport
 from pystate.engine.salvage import SalvageReport, salvage
 from pystate.engine.stats import StoreStats
-from pystate.engine.store import Store, transact
+from pystate.engine.store import Durability, Store, transact
 from pystate.engine.transaction import Transaction
 from pystate.engine.verify import FileReport, Problem, VerifyReport, read_log, verify
 from pystate.engine.view import View
@@ -44,14 +47,20 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "DiskFullError",
+    "Durability",
     "Family",
     "FamilyExistsError",
     "FamilyMismatchError",
     "FamilyNotFoundError",
+    "FamilyReader",
+    "FamilyWriter",
+    "File",
     "FileReport",
+    "Files",
     "FrameInfo",
     "LockedError",
     "NotAStoreError",
+    "OsFiles",
     "Problem",
     "PystateError",
     "ReadOnlyError",

@@ -43,7 +43,8 @@ __all__ = [
 def _restore(kind: type[PystateError], attributes: dict[str, Any]) -> PystateError:
     """Rebuild a pickled or copied error without running its constructor."""
     error = kind.__new__(kind)
-    error.__dict__.update(attributes)
+    for name, value in attributes.items():
+        setattr(error, name, value)  # not __dict__: OSError keeps errno elsewhere
     error.args = (attributes["message"],)
     return error
 
@@ -65,7 +66,10 @@ class PystateError(Exception):
         return self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (type(self), self.__dict__.copy()))
+        attributes = self.__dict__.copy()
+        if isinstance(self, OSError):
+            attributes["errno"] = self.errno
+        return (_restore, (type(self), attributes))
 
 
 class ConflictError(PystateError, RuntimeError):
@@ -78,7 +82,8 @@ class ConflictError(PystateError, RuntimeError):
         key: the key that was read (or found absent) and has changed, or None.
         range: the ``(start, stop)`` that was scanned and has changed, or None; either bound may be None (unbounded).
         read_sequence: the sequence of the state that was read.
-        commit_sequence: the sequence of a commit that changed it since, or of the newest commit for `too_old`.
+        commit_sequence: the sequence of a commit that changed it since; for `too_old` the commit at which the old
+            values were given up.
         too_old: the transaction or view was outrun: more was overwritten since it began than the history limit
             allows to keep (``stats().history_bytes_max``). Begin a new one.
     """
@@ -95,7 +100,7 @@ class ConflictError(PystateError, RuntimeError):
     ) -> None:
         if too_old:
             what = (
-                f"the state as of sequence {read_sequence} is no longer kept (newest commit: {commit_sequence}); "
+                f"the state as of sequence {read_sequence} is no longer kept (given up at commit {commit_sequence}); "
                 "begin a new transaction or view, and keep it open for a shorter time"
             )
         else:
@@ -202,14 +207,16 @@ class DiskFullError(PystateError, OSError):
 
 
 class ReadOnlyError(PystateError, PermissionError):
-    """A write through a store, view or transaction that is for reading only.
+    """A write through a store, or a transaction of a store, that is for reading only.
 
     Attributes:
         path: the directory of the store.
     """
 
-    def __init__(self, path: str, what: str = "the store was opened with read_only=True") -> None:
-        super().__init__(f"{path}: {what}; open the store for writing to change it")
+    def __init__(
+        self, path: str, what: str = "the store was opened with read_only=True; open it without to write"
+    ) -> None:
+        super().__init__(f"{path}: {what}")
         self.path = path
 
 
@@ -234,10 +241,10 @@ class StoreNotFoundError(PystateError, FileNotFoundError):
         path: the directory that was given.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path}: no store here; check the path, or let pystate.open make one (create=True, not read_only)"
-        )
+    def __init__(
+        self, path: str, hint: str = "check the path, or let pystate.open make one (create=True, not read_only)"
+    ) -> None:
+        super().__init__(f"{path}: no store here; {hint}")
         self.path = path
 
 

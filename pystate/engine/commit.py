@@ -154,6 +154,8 @@ class Committer:
                 failure = self.fail(error)
                 interrupt = None if isinstance(error, Exception) else error
         for request in accepted:
+            if request.pin is not None:
+                request.pin.release()  # before it is applied, so that nothing is saved for this transaction itself
             if failure is None:
                 try:
                     interrupt = self._apply(request) or interrupt
@@ -200,7 +202,6 @@ class Committer:
         if request.pin is not None:
             with self.state.lock:
                 check_reads(request.reads, request.pin.epoch, grouped, self.state.sequence)
-            request.pin.release()  # before it is applied, so that nothing is saved for this transaction itself
             return
         for family, _ in request.changes:
             if family is not None and family.dropped:
@@ -336,7 +337,7 @@ class Committer:
         if self.failed is None:
             self.failed = error
             self.unwritable = True
-        return self.failure(unknown=True)
+        return self.failure(unknown=self.log is None or self.log.touched)
 
     def failure(self, *, unknown: bool) -> StoreFailedError:
         """The error for a commit after, or in, a failure."""
@@ -376,6 +377,20 @@ class Committer:
                 if isinstance(error, Exception):
                     raise failure from error
                 raise
+
+    def sync_ahead(self) -> None:
+        """`LogWriter.sync_ahead`; a sync that failed is never tried again, so it fails the store.
+
+        Raises:
+            StoreFailedError: it failed, or something did before. ClosedError: the store is closed.
+        """
+        self.check_writable()
+        if self.log is not None:
+            try:
+                self.log.sync_ahead()
+            except OSError as error:
+                self.check_writable()  # the file was closed because the store is
+                raise self.fail(error) from error
 
     def close(self, error: ClosedError) -> None:
         """Refuse every later commit with `error`, then close the log.

@@ -47,7 +47,7 @@ class Family(FamilyWriter):
         self._run = run
         self._sync = sync
         if family.loader is None:
-            self.bind(write_one)
+            self._bind(write_one)
         else:
 
             def load_and_get(key: bytes, default: Any = None) -> Any:
@@ -63,18 +63,18 @@ class Family(FamilyWriter):
 
     def _load(self, write_one: WriteOne) -> None:
         self._state.load(self._family)
-        self.bind(write_one)
+        self._bind(write_one)
 
-    def bind(self, write_one: WriteOne) -> None:
+    def _bind(self, write_one: WriteOne) -> None:
         """Point `get` at the live values; for the store, which does so again when it replaces them."""
         self.get = self._family.values.get  # type: ignore[method-assign, assignment]
         self._write_one = write_one
 
-    def adopt(self, state: State, family: FamilyState, write_one: WriteOne) -> None:
+    def _adopt(self, state: State, family: FamilyState, write_one: WriteOne) -> None:
         """Point the handle at another state; for a read-only store that had to read everything anew."""
         self.__init__(state, family, write_one, self._run, sync=self._sync)  # type: ignore[misc]
 
-    def end(self, raise_error: Callable[[], NoReturn]) -> None:
+    def _end(self, raise_error: Callable[[], NoReturn]) -> None:
         """Make every later use raise; for the store, when it closes or drops the family."""
 
         def ended(*_: object) -> NoReturn:
@@ -87,11 +87,6 @@ class Family(FamilyWriter):
     @property
     def name(self) -> str:
         return self._family.name
-
-    @property
-    def state_of_family(self) -> FamilyState:
-        """What this handle reads; for the store."""
-        return self._family
 
     def _read(self, key: bytes) -> bytes | None:
         return self.get(key)

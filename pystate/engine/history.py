@@ -40,18 +40,18 @@ class Epoch:
     Attributes:
         sequence: of the last commit in that state.
         pins: how many readers share it.
-        durable_reader: a snapshot reads it, so it does not expire.
+        durable_readers: how many of them are snapshots in progress; while there is one, the epoch does not expire.
         expired: the sequence at which its values were given up, or 0 while they are kept.
         saved: what has been overwritten between this epoch and the next newer one, by family id.
         older, newer: its neighbours.
     """
 
-    __slots__ = ("durable_reader", "expired", "newer", "older", "pins", "saved", "saved_bytes", "sequence")
+    __slots__ = ("durable_readers", "expired", "newer", "older", "pins", "saved", "saved_bytes", "sequence")
 
     def __init__(self, sequence: int, older: Epoch | None) -> None:
         self.sequence = sequence
         self.pins = 0
-        self.durable_reader = False
+        self.durable_readers = 0
         self.expired = 0
         self.saved: dict[int, Saved] = {}
         self.saved_bytes = 0
@@ -95,13 +95,14 @@ class History:
                 self.newest.newer = epoch
             self.newest = epoch
         epoch.pins += 1
-        epoch.durable_reader |= durable_reader
+        epoch.durable_readers += durable_reader
         self.pins += 1
         return epoch
 
-    def unpin(self, epoch: Epoch) -> None:
+    def unpin(self, epoch: Epoch, *, durable_reader: bool = False) -> None:
         """End a reading that `pin` began. Cost: what the epoch saved, if an older one is still pinned."""
         epoch.pins -= 1
+        epoch.durable_readers -= durable_reader
         self.pins -= 1
         if epoch.pins == 0 and not epoch.expired:
             self._remove(epoch)
@@ -119,14 +120,19 @@ class History:
 
     def trim(self, sequence: int) -> None:
         """Let the oldest epochs expire, at the commit `sequence`, until what is kept fits into the limit."""
-        while self.bytes > self.bytes_max:
+        while self.bytes - self._durable_bytes() > self.bytes_max:
             epoch = self.oldest
-            while epoch is not None and epoch.durable_reader:
+            while epoch is not None and epoch.durable_readers:
                 epoch = epoch.newer
             if epoch is None:
                 return
             epoch.expired = sequence
             self._remove(epoch)
+
+    def _durable_bytes(self) -> int:
+        """What is kept for a snapshot in progress. It cannot be given up, so it must not crowd out the others."""
+        chain = self.oldest.chain() if self.oldest is not None else ()
+        return sum(epoch.saved_bytes for epoch in chain if epoch.durable_readers)
 
     def _remove(self, epoch: Epoch) -> None:
         older, newer = epoch.older, epoch.newer

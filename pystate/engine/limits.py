@@ -21,6 +21,7 @@ __all__ = [
     "as_key",
     "as_value",
     "check_family_name",
+    "check_number",
 ]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -35,7 +36,7 @@ FAMILY_NAME_BYTES_MAX = 255
 """The longest family name, in bytes of UTF-8."""
 FAMILIES_MAX = 65_535
 """The most families a store may have at once."""
-SNAPSHOT_LOG_BYTES = 4 * 1024 * 1024
+SNAPSHOT_LOG_BYTES = 16 * 1024 * 1024
 """Default of ``snapshot_log_bytes``: a log smaller than this never causes a snapshot."""
 HISTORY_BYTES = 256 * 1024 * 1024
 """Default of ``history_bytes``: how much overwritten data is kept for open views and transactions."""
@@ -69,6 +70,22 @@ def _as_bytes(data: object, what: str, limit: int) -> bytes:
     if size > limit:
         raise ValueError(f"this {what} has {size} bytes; the limit is {limit}")
     return bytes(data)
+
+
+def check_number(what: str, number: object, kind: type[int] | type[float], *, at_least: int = 0) -> None:
+    """Refuse a numeric argument that cannot be.
+
+    Arguments:
+        what: its name, for the error.
+        kind: ``int``, or ``float`` for either.
+
+    Raises:
+        TypeError: not a number of that kind. ValueError: less than `at_least`, or not a number at all (NaN).
+    """
+    if isinstance(number, bool) or not isinstance(number, (int, kind)):
+        raise TypeError(f"{what} is a number ({kind.__name__}), not {type(number).__name__}")
+    if not number >= at_least:
+        raise ValueError(f"{what} is {number!r}; it must be at least {at_least}")
 
 
 def check_family_name(name: object) -> str:

@@ -165,7 +165,7 @@ def read_segment(
         watermark = mark
         offset = end
     if ending == "damage":
-        watermark = max(watermark, _watermark_behind(data, header, offset + 1))
+        watermark = max(watermark, _watermark_behind(data, header, offset, last))
     return SegmentEnd(offset, last, watermark, frames, ending, next_first, problem)
 
 
@@ -180,17 +180,21 @@ def _payload_problem(end: int, size: int) -> str:
     return f"a frame that ends {end - size} bytes past the file" if end > size else "a payload with a wrong checksum"
 
 
-def _watermark_behind(data: bytes, header: SegmentHeader, offset: int) -> int:
-    """The highest watermark of any intact frame header from `offset` on, wherever it begins.
+def _watermark_behind(data: bytes, header: SegmentHeader, damage: int, last: int) -> int:
+    """The highest sequence that any intact frame header from `damage` on proves to have been durable.
 
     A header is proof by itself, even if its payload is torn: it was written after what its watermark says was durable.
+    And if a later frame is that of the commit right after `last`, the damage is no commit but a closing frame, which
+    was synced before anything was written behind it.
     """
     salt, seed = header.salt, salt_seed(header.salt)
-    watermark = 0
+    watermark, offset = 0, damage
     while (offset := data.find(salt, offset)) >= 0 and offset + FRAME_HEADER_SIZE <= len(data):
-        _, _, _, mark, _, checksum = unpack_frame_header(data, offset)
+        _, _, sequence, mark, _, checksum = unpack_frame_header(data, offset)
         if crc32(data[offset : offset + FRAME_HEADER_SIZE - 4], seed) == checksum:
             watermark = max(watermark, mark)
+            if sequence == last + 1 and offset > damage:
+                watermark = max(watermark, sequence)
         offset += 1
     return watermark
 

@@ -126,6 +126,11 @@ class LogWriter:
         return self.total_bytes - self._bytes_found
 
     @property
+    def touched(self) -> bool:
+        """The live segment has been opened, so something may have been written to it."""
+        return self._file is not None
+
+    @property
     def bytes_committed(self) -> int:
         """Payloads appended since opening: keys, values, and how they are encoded."""
         return self.bytes_written - self._overhead - FRAME_HEADER_SIZE * (self.sequence - self._sequence_found)
@@ -205,12 +210,21 @@ class LogWriter:
         Raises:
             OSError: nothing is known any more about what was appended since the last sync. Never call it again.
         """
-        if self.durable == self.sequence:
-            return
         sequence = self.sequence
-        self.open().sync()
-        self.syncs += 1
-        self.durable = sequence
+        if self.durable != sequence:
+            (self._file or self.open()).sync()
+            self.syncs += 1
+            self.durable = sequence
+
+    def sync_ahead(self) -> None:
+        """Sync what there is by now, from any thread and beside the leader, so that `switch` has little left to sync.
+
+        Raises:
+            OSError: as for `sync`.
+        """
+        file = self._file
+        if file is not None and self.durable != self.sequence:
+            file.sync()
 
     def switch(self) -> None:
         """Begin a new segment, so that the ones before it can be superseded by a snapshot.
@@ -231,9 +245,13 @@ class LogWriter:
             self._unpublish(segment_name(header.first))
             self.broken = False
             raise
-        # Not synced by itself: if it is lost, the first sequence of the new segment still proves this one complete.
+        # Not synced by itself, nor needed: without it the first sequence of the new segment still proves this one whole.
         closing = self._closing_frame([header.first])
-        write_all(old, closing)
+        try:
+            write_all(old, closing)
+        except OSError as error:
+            if error.errno not in FULL_ERRNOS:
+                raise
         self.total_bytes += len(closing)
         self._overhead += len(closing) + SEGMENT_HEADER_SIZE
         old.close()

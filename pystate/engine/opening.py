@@ -15,7 +15,7 @@ from pystate.engine.commit import CommitRequest, Committer
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import Files, HeldLock
 from pystate.engine.follower import Follower, read_committed
-from pystate.engine.limits import HISTORY_BYTES, SNAPSHOT_LOG_BYTES, check_family_name
+from pystate.engine.limits import HISTORY_BYTES, SNAPSHOT_LOG_BYTES, check_family_name, check_number
 from pystate.engine.log_writer import FULL_ERRNOS, LogWriter
 from pystate.engine.names import LOCK_NAME
 from pystate.engine.os_files import OsFiles, after_fork_in_child
@@ -75,7 +75,7 @@ def open(  # noqa: A001 - the public name is pystate.open
         files: the file system; None means the real one.
 
     Raises:
-        StoreNotFoundError: no store there, and `create` is False or `read_only` is True.
+        StoreNotFoundError: no store there, and `create` is False or `read_only` is True; or the parent is missing.
         NotAStoreError: something else is there. FamilyMismatchError: other families than those named.
         LockedError: another opener, here or in another process, holds the store for writing.
         CorruptionError: what was durable is damaged. UnsupportedFormatError: a newer format.
@@ -87,11 +87,9 @@ def open(  # noqa: A001 - the public name is pystate.open
     """
     named = _check_families(families)
     check_durability(durability)
-    for what, number in (("snapshot_log_bytes", snapshot_log_bytes), ("history_bytes", history_bytes)):
-        if number < 0:
-            raise ValueError(f"{what} is a number of bytes, not {number!r}")
-    if not lock_timeout >= 0:
-        raise ValueError(f"lock_timeout is a number of seconds, 0 or more, not {lock_timeout!r}")
+    check_number("snapshot_log_bytes", snapshot_log_bytes, int)
+    check_number("history_bytes", history_bytes, int)
+    check_number("lock_timeout", lock_timeout, float)
     files = _ordinary_files if files is None else files
     directory = store_directory(files, path)
     started = files.clock()
@@ -104,7 +102,8 @@ def open(  # noqa: A001 - the public name is pystate.open
         raise NotAStoreError(directory, f"{LOCK_NAME} in it is not a file") from error
     except OSError as error:
         if error.errno in _CANNOT_WRITE:
-            raise ReadOnlyError(directory, f"the directory cannot be written to ({error})") from error
+            hint = "open it with read_only=True, or make it writable"
+            raise ReadOnlyError(directory, f"the directory cannot be written to ({error.strerror}); {hint}") from error
         _raise_if_full(error)
         raise
     try:
@@ -208,6 +207,10 @@ def _prepare_directory(files: Files, directory: str, create: bool) -> bool:
             files.make_directory(directory)
         except FileExistsError:
             return False  # another process was faster; the lock decides
+        except FileNotFoundError as error:
+            raise StoreNotFoundError(
+                directory, "its parent directory does not exist either; make that first"
+            ) from error
         files.sync_directory(files.parent(directory))
         return True
     if kind != "directory" or not create:
@@ -302,10 +305,14 @@ def _open_locked(
         size=recovered.reader.size,
         log_bytes=snapshot_log_bytes,
     )
-    if missing:
-        committer.exclusively(
-            lambda: committer.write_alone(CommitRequest([(None, state.creation(missing))], sync=True))
-        )
+    try:
+        if missing:
+            creation = CommitRequest([(None, state.creation(missing))], sync=True)
+            committer.exclusively(lambda: committer.write_alone(creation))
+    except BaseException:
+        log.abandon()
+        recovered.reader.close()
+        raise
     action = "new" if new else recovered.decision.action
     parts.recovery = _report(recovered, action, torn_file, temporary, stale, files.clock() - started)
     if snapshots.due():
@@ -371,7 +378,7 @@ def _report(
 
 def _forked() -> None:
     for store in list(open_stores):
-        store.forked()
+        store._give_up_in_child()
 
 
 after_fork_in_child(_forked)

@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from pystate.errors import LockedError
 
@@ -66,25 +66,29 @@ def sync_function(platform: str = sys.platform, os_module: Any = os, fcntl_modul
 
 
 class OsFile:
-    """One open file. `write` is ``os.write`` itself, bound to the descriptor, because every commit pays for it."""
+    """One open file. `write` and `sync` are the calls of ``os`` themselves, because every commit pays for them."""
 
-    __slots__ = ("_descriptor", "_sync", "write")
+    __slots__ = ("_descriptor", "sync", "write")
 
     write: Callable[[bytes | memoryview], int]
+    sync: Callable[[], None]
 
     def __init__(self, descriptor: int, sync: Callable[[int], None]) -> None:
         self._descriptor = descriptor
-        self._sync = sync
+        self.sync = partial(sync, descriptor)
         self.write = partial(os.write, descriptor)
+
+    def __del__(self) -> None:
+        try:
+            self.close()  # of a store that was forgotten: or its segment would stay locked for ever
+        except OSError:
+            pass
 
     def read_at(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self._descriptor, size, offset)
         os.lseek(self._descriptor, offset, os.SEEK_SET)  # Windows; appending is not disturbed (O_APPEND)
         return os.read(self._descriptor, size)
-
-    def sync(self) -> None:
-        self._sync(self._descriptor)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -94,13 +98,13 @@ class OsFile:
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
-        self.write = _write_closed  # the number may soon belong to another file
+        self.write = self.sync = _use_closed  # the number may soon belong to another file
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _write_closed(_data: bytes | memoryview) -> int:
-    raise OSError(errno.EBADF, "write to a closed file")
+def _use_closed(*_: object) -> NoReturn:
+    raise OSError(errno.EBADF, "this file is closed")
 
 
 class OsFiles:
@@ -241,6 +245,8 @@ class DirectoryLock:
         self._held = False
         self._path = os.path.join(directory, name)
         self._identity = _identity(directory)
+        if not os.access(directory, os.W_OK):
+            raise PermissionError(errno.EACCES, "no permission to write", directory)
         # thread_local: the closing thread need not be the opening one. A soft lock would outlive a killed holder.
         self._lock = filelock.FileLock(self._path, thread_local=False, fallback_to_soft=False)
         with _HELD_HERE_GUARD:

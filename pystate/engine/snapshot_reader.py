@@ -72,7 +72,7 @@ class SnapshotReader:
         """Decode a family; when it was the last one, the file is closed.
 
         Raises:
-            CorruptionError: a block is damaged, or keys are not in order across blocks.
+            CorruptionError: a block is damaged, or a key stands in it twice.
         """
         values: dict[bytes, bytes] = {}
         for keys, block_values in self.blocks(family_id):

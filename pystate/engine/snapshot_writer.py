@@ -25,9 +25,9 @@ from pystate.engine.state import Pin, State
 
 __all__ = ["SnapshotCancelledError", "encode_empty", "write_snapshot"]
 
-_BLOCK_ENTRIES = 512
+_BLOCK_ENTRIES = 2_048
 _BLOCK_BYTES_MAX = 1024 * 1024
-_SYNC_BYTES = 8 * 1024 * 1024
+_SYNC_BYTES = 2 * 1024 * 1024
 """So much is written before it is synced; one large sync at the end would hold up the syncs of commits."""
 
 
@@ -104,20 +104,22 @@ def _write(
 
 
 def _blocks(state: State, family: FamilyState, pin: Pin) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    keys = state.sorted_keys(family, pin)
-    for start in range(0, len(keys), _BLOCK_ENTRIES):
-        pairs = state.resolve(family, keys[start : start + _BLOCK_ENTRIES], pin)
-        while pairs:
-            part = _fitting(pairs)
-            yield [key for key, _ in part], [value for _, value in part]
-            pairs = pairs[len(part) :]
+    every = state.sorted_keys(family, pin)
+    for start in range(0, len(every), _BLOCK_ENTRIES):
+        keys, values = state.columns(family, every[start : start + _BLOCK_ENTRIES], pin)
+        while keys:
+            count = _fitting(keys, values)
+            yield keys[:count], values[:count]
+            keys, values = keys[count:], values[count:]
 
 
-def _fitting(pairs: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """As many leading pairs as fit into a block; at least one."""
+def _fitting(keys: list[bytes], values: list[bytes]) -> int:
+    """How many leading entries fit into a block; at least one."""
+    if sum(map(len, keys)) + sum(map(len, values)) <= _BLOCK_BYTES_MAX:
+        return len(keys)
     size = 0
-    for at, (key, value) in enumerate(pairs):
+    for count, (key, value) in enumerate(zip(keys, values, strict=True)):
         size += len(key) + len(value)
-        if size > _BLOCK_BYTES_MAX and at:
-            return pairs[:at]
-    return pairs
+        if size > _BLOCK_BYTES_MAX and count:
+            return count
+    return len(keys)

@@ -137,6 +137,7 @@ class Snapshots:
         with self._one_at_a_time:
             for family in list(self._state.families.values()):
                 self._state.load(family)
+            self._committer.sync_ahead()
             begun: list[_Begun] = []
             try:
                 self._committer.exclusively(lambda: self._begin(begun))

@@ -52,7 +52,7 @@ class State:
         self.next_family_id = next_family_id
         self.history = History(history_bytes)
         self.ended: list[str] = []
-        self._released: deque[Epoch] = deque()
+        self._released: deque[tuple[Epoch, bool]] = deque()
         self._load_lock = threads.new_lock()
 
     def _publish_families(self) -> None:
@@ -148,12 +148,12 @@ class State:
         """`pin`, for a caller that holds the lock."""
         if self._released:
             self._drain()
-        return Pin(self, self.history.pin(self.sequence, durable_reader=durable_reader))
+        return Pin(self, self.history.pin(self.sequence, durable_reader=durable_reader), durable_reader)
 
-    def release(self, epoch: Epoch) -> None:
+    def release(self, epoch: Epoch, durable_reader: bool) -> None:
         """End a reading. May be called from a finaliser, and so at any moment, even by a thread that holds the lock:
         then the next commit or reader does the work."""
-        self._released.append(epoch)
+        self._released.append((epoch, durable_reader))
         if self.lock.acquire(blocking=False):
             try:
                 self._drain()
@@ -163,7 +163,8 @@ class State:
     def _drain(self) -> None:
         released, history = self._released, self.history
         while released:
-            history.unpin(released.popleft())
+            epoch, durable_reader = released.popleft()
+            history.unpin(epoch, durable_reader=durable_reader)
 
     def get(self, family: FamilyState, key: bytes, pin: Pin) -> bytes | None:
         """The value of `key` as of `pin`, or None.
@@ -262,22 +263,26 @@ class State:
             gone = {key for saved in changes(pin.epoch, family.id) for key in saved if key not in family.values}
         return sort_keys(keys + list(gone) if gone else keys)
 
-    def resolve(self, family: FamilyState, keys: list[bytes], pin: Pin) -> list[Pair]:
-        """The entries of `keys` as of `pin`.
+    def columns(self, family: FamilyState, keys: list[bytes], pin: Pin) -> tuple[list[bytes], list[bytes]]:
+        """Those of `keys` (from `sorted_keys`) that exist as of `pin`, and their values.
 
         Raises:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            return family.resolve(keys, pin.epoch)
+            if not changes(pin.epoch, family.id):
+                return keys, list(map(family.values.__getitem__, keys))
+            pairs = family.resolve(keys, pin.epoch)
+        return [key for key, _ in pairs], [value for _, value in pairs]
 
 
 class Pin:
     """A reader's hold on an epoch; letting go of the object lets go of the epoch."""
 
-    __slots__ = ("_state", "epoch")
+    __slots__ = ("_durable_reader", "_state", "epoch")
 
-    def __init__(self, state: State, epoch: Epoch) -> None:
+    def __init__(self, state: State, epoch: Epoch, durable_reader: bool) -> None:
+        self._durable_reader = durable_reader
         self._state: State | None = state
         self.epoch = epoch
 
@@ -290,7 +295,7 @@ class Pin:
         """Stop reading; may be called twice."""
         state, self._state = self._state, None
         if state is not None:
-            state.release(self.epoch)
+            state.release(self.epoch, self._durable_reader)
 
     def __del__(self) -> None:
         self.release()

@@ -18,7 +18,7 @@ from pystate.engine.commit import CommitRequest, Committer
 from pystate.engine.family import Family, WriteOne
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import HeldLock
-from pystate.engine.limits import FAMILIES_MAX, check_family_name
+from pystate.engine.limits import FAMILIES_MAX, check_family_name, check_number
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.mapping import FamilyWriter
 from pystate.engine.repair import RecoveryReport
@@ -186,7 +186,7 @@ class Store:
         with self._handles_lock:
             handle = self._handles.pop(name, None)
         if handle is not None:
-            handle.end(lambda: self._raise_dropped(name))
+            handle._end(lambda: self._raise_dropped(name))
 
     def _change_catalogue(self, change: Callable[[], list[Change]]) -> None:
         committer = self._writer()
@@ -228,8 +228,7 @@ class Store:
             ConflictError: the last attempt's, when all have conflicted.
             Whatever `function` raises (nothing is written then), and what `Transaction.commit` raises.
         """
-        if attempts < 1:
-            raise ValueError(f"attempts is {attempts}; it must be at least 1")
+        check_number("attempts", attempts, int, at_least=1)
         for attempt in range(attempts):
             if attempt:
                 threads.back_off(attempt - 1)
@@ -289,13 +288,13 @@ class Store:
         self._state = self._parts.state = state
         for name, handle in list(self._handles.items()):
             family = state.families.get(name)
-            if family is handle.state_of_family:
+            if family is handle._family:
                 continue
-            if family is None or family.id != handle.state_of_family.id:
+            if family is None or family.id != handle._family.id:
                 del self._handles[name]
-                handle.end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
+                handle._end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
             else:
-                handle.adopt(state, family, self._write_one())
+                handle._adopt(state, family, self._write_one())
 
     # Ending
 
@@ -328,11 +327,11 @@ class Store:
         self._ended = error
         self._state.ended.append(error.hint)
         for handle in list(self._handles.values()):
-            handle.end(self._raise_ended)
+            handle._end(self._raise_ended)
         self._handles = {}
         open_stores.discard(self)
 
-    def forked(self) -> None:
+    def _give_up_in_child(self) -> None:
         """In a forked child: give up everything, and touch neither the files nor the parent's lock."""
         parts, pid = self._parts, "the process that opened it"
         error = ClosedError("store", f"belongs to {pid}, not to its forked child; open it again here")
@@ -402,7 +401,8 @@ class Store:
         committer, found, reader = parts.committer, parts.recovery, parts.reader
         with state.lock:
             families = {
-                family.name: len(family.values) if family.loader is None else None for family in state.by_id.values()
+                name: len(family.values) if family.loader is None else None
+                for name, family in sorted(state.families.items())
             }
             views, history_bytes = state.history.pins, state.history.bytes
         commits = 0 if committer is None else state.sequence - self._opened_at
@@ -445,7 +445,7 @@ def transact(
     Inside a transaction nothing is committed and nothing run again here: that is up to whoever began it.
     """
     if isinstance(store_or_txn, Transaction):
-        store_or_txn.check()
+        store_or_txn._check()
         return function(store_or_txn)
     return store_or_txn.transact(function, attempts=attempts, durability=durability)
 

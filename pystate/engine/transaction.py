@@ -73,7 +73,7 @@ class Transaction:
     @property
     def families(self) -> tuple[str, ...]:
         """The names of the families as of its begin, sorted."""
-        self.check()
+        self._check()
         return tuple(sorted(self._families))
 
     def family(self, name: str) -> TransactionFamily:
@@ -86,12 +86,12 @@ class Transaction:
         """
         handle = self._handles.get(name)
         if handle is None:
-            self.check()
+            self._check()
             family = find_family(self._families, name)
             self._state.load(family)
             handle = self._handles[name] = TransactionFamily(self, family, self._state)
         elif self._pin is None:
-            self.check()
+            self._check()
         return handle
 
     def get(self, family: str | FamilyReader, key: Buffer, default: bytes | None = None) -> bytes | None:
@@ -138,7 +138,7 @@ class Transaction:
             ValueError: larger than `COMMIT_BYTES_MAX`.
             ClosedError: the transaction has ended already, or the store is closed.
         """
-        self.check()
+        self._check()
         touched = self._handles.values()
         try:
             changes = [(handle._family, handle._writes) for handle in touched if handle._writes]
@@ -163,19 +163,22 @@ class Transaction:
             for handle in self._handles.values():
                 handle._writable = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise ClosedError unless transaction and store are open."""
         self._check_store()
         if self._pin is None:
             raise ClosedError("transaction", self._ended[0])
 
-    def refusal(self) -> Exception:
+    def _refusal(self) -> Exception:
         """Why a handle of this transaction may not be written."""
-        self.check()
+        self._check()
         return ReadOnlyError(self._path)
 
+    def __repr__(self) -> str:
+        return f"<Transaction: begun at sequence {self._sequence}{', ended' if self._ended else ''}>"
+
     def __enter__(self) -> Transaction:
-        self.check()
+        self._check()
         return self
 
     def __exit__(
@@ -206,7 +209,7 @@ class TransactionFamily(FamilyWriter):
         return self._family.name
 
     def _read(self, key: bytes) -> bytes | None:
-        self._txn.check()
+        self._txn._check()
         if key in self._writes:
             return self._writes[key]
         self._reads.keys.add(key)
@@ -214,7 +217,7 @@ class TransactionFamily(FamilyWriter):
 
     def put(self, key: Buffer, value: Buffer) -> None:
         if not self._writable or self._state.ended:
-            raise self._txn.refusal()
+            raise self._txn._refusal()
         if (
             type(key) is not bytes
             or type(value) is not bytes
@@ -228,7 +231,7 @@ class TransactionFamily(FamilyWriter):
 
     def delete(self, key: Buffer) -> None:
         if not self._writable or self._state.ended:
-            raise self._txn.refusal()
+            raise self._txn._refusal()
         key = as_key(key)
         if self._order is not None and key not in self._writes:
             self._order.add(key)
@@ -236,7 +239,7 @@ class TransactionFamily(FamilyWriter):
 
     def delete_range(self, start: Buffer | None, stop: Buffer | None) -> None:
         if not self._writable or self._state.ended:
-            raise self._txn.refusal()
+            raise self._txn._refusal()
         for key, _ in list(self.scan(start, stop)):
             self.delete(key)
 
@@ -244,7 +247,7 @@ class TransactionFamily(FamilyWriter):
         return action(self)
 
     def __len__(self) -> int:
-        self._txn.check()
+        self._txn._check()
         pin = self._txn._pin
         count = self._state.count(self._family, pin)
         self._reads.ranges.append(RangeRead(None, None))
@@ -264,7 +267,7 @@ class TransactionFamily(FamilyWriter):
     ) -> Iterator[Pair]:
         bounds = scan_bounds(start, stop, prefix)
         limit = check_limit(limit)
-        self._txn.check()
+        self._txn._check()
         if bounds.empty() or limit == 0:
             return iter(())
         own = self._own(bounds, reverse=reverse)
@@ -275,7 +278,7 @@ class TransactionFamily(FamilyWriter):
             self._family,
             bounds,
             self._txn._pin,
-            self._txn.check,
+            self._txn._check,
             self._txn._ended,
             reverse=reverse,
             limit=None if own else limit,

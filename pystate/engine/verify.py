@@ -95,11 +95,12 @@ def verify(path: str | PathLike[str], *, files: Files | None = None) -> VerifyRe
         recovered = recover(files, directory, inventory)
     except CorruptionError as error:
         _note(problems, error)
+        problems += _damaged_frames(files, directory, inventory, problems)
     else:
         store_id, sequence = recovered.header.store_id.hex(), recovered.end.sequence
         clean, torn = recovered.decision.action == "clean", len(recovered.torn)
         try:
-            for family in recovered.families():
+            for family in sorted(recovered.families(), key=lambda family: family.name):
                 family.load()
                 families[family.name] = len(family.values)
         except CorruptionError as error:
@@ -119,6 +120,21 @@ def verify(path: str | PathLike[str], *, files: Files | None = None) -> VerifyRe
         files=tuple(reports),
         problems=tuple(problems),
     )
+
+
+def _damaged_frames(files: Files, directory: str, inventory: Inventory, known: list[Problem]) -> Iterator[Problem]:
+    """Every unreadable stretch of the log, when something is wrong with it; one of them may be a torn tail."""
+    places = {(problem.path, problem.offset) for problem in known}
+    for name in inventory.segments:
+        path = files.join(directory, name.name)
+        data = read_whole(files, path)
+        try:
+            header = parse_segment_header(path, data)
+        except CorruptionError:
+            continue  # known already
+        for frame in iter_frames(name.name, data, header):
+            if not frame.ok and (path, frame.offset) not in places:
+                yield Problem(path=path, offset=frame.offset, text=frame.problem or "unreadable")
 
 
 def _all(inventory: Inventory) -> list[FileName]:
@@ -161,7 +177,9 @@ def _check_snapshot(files: Files, path: str, problems: list[Problem]) -> str:
         for error in reader.verify():
             _note(problems, error)
         entries = sum(reader.entries(family_id) for family_id in reader.header.families.values())
-        return f"{len(reader.header.families)} families, {entries} entries, up to commit {reader.header.sequence}"
+        count = len(reader.header.families)
+        families = "1 family" if count == 1 else f"{count} families"
+        return f"{families}, {entries} {'entry' if entries == 1 else 'entries'}, up to commit {reader.header.sequence}"
     finally:
         reader.close()
 
@@ -173,7 +191,7 @@ def _describe_segment(name: str, path: str, data: bytes) -> str:
     commits = [frame.sequence for frame in frames if frame.kind == "commit"]
     held = f"commits {commits[0]} to {commits[-1]}" if commits else "no commit"
     damaged = sum(not frame.ok for frame in frames)
-    return f"generation {header.generation}, {held}" + (f", {damaged} unreadable stretches" if damaged else "")
+    return f"generation {header.generation}, {held}" + (f", unreadable stretches: {damaged}" if damaged else "")
 
 
 def read_log(path: str | PathLike[str], *, files: Files | None = None) -> Iterator[FrameInfo]:

@@ -42,7 +42,7 @@ class View:
     @property
     def families(self) -> tuple[str, ...]:
         """The names of the families at that sequence, sorted."""
-        self.check()
+        self._check()
         return tuple(sorted(self._families))
 
     def family(self, name: str) -> ViewFamily:
@@ -53,7 +53,7 @@ class View:
             CorruptionError: its part of the snapshot is damaged.
             ClosedError: the view or the store is closed.
         """
-        self.check()
+        self._check()
         handle = self._handles.get(name)
         if handle is None:
             family = find_family(self._families, name)
@@ -85,14 +85,17 @@ class View:
             self._ended.append("is closed; take a new one with store.view()")
             pin.release()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Raise ClosedError unless view and store are open."""
         self._check_store()
         if self._pin is None:
             raise ClosedError("view", self._ended[0])
 
+    def __repr__(self) -> str:
+        return f"<View: sequence {self._sequence}{', closed' if self._ended else ''}>"
+
     def __enter__(self) -> View:
-        self.check()
+        self._check()
         return self
 
     def __exit__(
@@ -115,7 +118,7 @@ class ViewFamily(FamilyReader):
         return self._family.name
 
     def _read(self, key: bytes) -> bytes | None:
-        self._view.check()
+        self._view._check()
         return self._view._state.get(self._family, key, self._view._pin)  # type: ignore[arg-type]  # checked just now
 
     def scan(
@@ -129,13 +132,13 @@ class ViewFamily(FamilyReader):
     ) -> Iterator[Pair]:
         view, bounds = self._view, scan_bounds(start, stop, prefix)
         limit = check_limit(limit)
-        view.check()
+        view._check()
         return scan_family(
-            view._state, self._family, bounds, view._pin, view.check, view._ended, reverse=reverse, limit=limit
+            view._state, self._family, bounds, view._pin, view._check, view._ended, reverse=reverse, limit=limit
         )
 
     def __len__(self) -> int:
-        self._view.check()
+        self._view._check()
         return self._view._state.count(self._family, self._view._pin)
 
 

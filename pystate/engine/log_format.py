@@ -26,8 +26,8 @@ offset  size  field             meaning, and the fault it guards against
 4       4     payload length    in bytes
 8       8     sequence          of the commit; a closing frame repeats that of the last commit
 16      8     watermark         highest sequence known to be durable when this was written: tells loss from a torn tail
-24      4     payload checksum  of the payload, seeded with the salt
-28      4     header checksum   of the 28 bytes before, seeded with the salt: a damaged length is not followed
+24      4     payload checksum  of the salt and then the payload
+28      4     header checksum   of the salt and then the 28 bytes before: a damaged length is not followed
 ======  ====  ================  =================================================================================
 
 The payload is one MessagePack array of all operations of one commit, in one of these shapes::
@@ -151,8 +151,11 @@ def parse_segment_header(path: str, data: bytes) -> SegmentHeader:
 
 
 def salt_seed(salt: bytes) -> int:
-    """The number with which a segment's frame checksums start."""
-    return int.from_bytes(salt, "little")
+    """What a segment's frame checksums start from: the checksum of the salt, so that it is as if the salt stood before.
+
+    (To start from the salt itself would do nothing for the header, which begins with the salt: the two cancel out.)
+    """
+    return crc32(salt)
 
 
 def encode_frame(salt: bytes, seed: int, sequence: int, watermark: int, payload: bytes) -> bytes:

@@ -152,13 +152,14 @@ def read_segment(
                 _check_follows(sequence, last, mark)
             else:
                 _check_follows(sequence, last + 1, mark + 1)
-                ending, last = "end", sequence
+                ending = "end"
                 if sequence > skip:
                     frames += 1
                     if len(operations) == 3 and (overlay := overlays.get(operations[0])) is not None:  # type: ignore[arg-type]
                         overlay[operations[1]] = operations[2]  # type: ignore[index, assignment]
                     else:
                         apply(operations, sequence)
+                last = sequence
         except ValueError as error:
             expected = f"the frame of commit {last + 1}, or a closing frame"
             raise CorruptionError(path, offset=offset, expected=expected, found=str(error), sequence=last) from None

@@ -150,8 +150,13 @@ class LogWriter:
                 # Before the first frame: a name that says "closed cleanly" must never stand over frames behind it.
                 self._files.sync_directory(self._directory)
                 self._closed_name = False
+                self._closed = False
             self._file = self._files.open_append(self.path)
-            self._closed = False
+            if self._closed:
+                # Closed, but killed before it got its name, and perhaps before the closing frame was synced. What comes
+                # behind a closing frame proves that it was durable, so it must be.
+                self._file.sync()
+                self._closed = False
             self.write = self._file.write
         return self._file
 
@@ -245,7 +250,7 @@ class LogWriter:
             self._unpublish(segment_name(header.first))
             self.broken = False
             raise
-        # Not synced by itself, nor needed: without it the first sequence of the new segment still proves this one whole.
+        # Not synced by itself, nor needed: without it the first sequence of the new segment proves this one whole.
         closing = self._closing_frame([header.first])
         try:
             write_all(old, closing)

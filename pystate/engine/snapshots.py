@@ -82,6 +82,7 @@ class Snapshots:
         self._running: threading.Thread | None = None
         self._idle = threading.Event()
         self._idle.set()
+        self._leading_done = False
         self._cancelled = False
         self.sequence = header.sequence
         self.size = size
@@ -103,9 +104,13 @@ class Snapshots:
         if self._idle.is_set():
             if not self._cancelled:
                 self._idle.clear()
+                self._leading_done = False
                 self._running = threads.start_thread("pystate-snapshot", self._in_background)
-        elif self._log.total_bytes - self._log.superseded_bytes > LOG_FACTOR_MAX * self.threshold:
-            self._idle.wait()
+        elif self._leading_done and self._log_bytes() > LOG_FACTOR_MAX * self.threshold:
+            self._idle.wait()  # not before it has led: it would wait for the lead that the caller has
+
+    def _log_bytes(self) -> int:
+        return self._log.total_bytes - self._log.superseded_bytes
 
     def due(self) -> bool:
         """Whether a snapshot should be taken now; asked once after opening."""
@@ -141,6 +146,7 @@ class Snapshots:
             begun: list[_Begun] = []
             try:
                 self._committer.exclusively(lambda: self._begin(begun))
+                self._leading_done = True
                 if begun:
                     self._finish(begun[0])
             finally:

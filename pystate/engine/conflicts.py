@@ -2,8 +2,8 @@
 
 A transaction is serializable if, at the moment it commits, everything it read is still as it read it: keys, keys that
 were absent, and ranges as far as they were scanned. Then it could as well have run whole at that moment. What has
-changed since it began is what its epoch and the newer ones saved (``history``), plus what commits of the same group
-are about to change.
+changed since it began is what its epoch and the newer ones saved (``history``), plus what commits of the same group are
+about to change.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Reading a store without its lock: once, and again to catch up with a writer that goes on meanwhile.
 
 Promise: nothing on disk is changed, not even a lock file; what is shown is a committed state that power loss cannot
-    take
-back: before a frame is shown that its writer may not have synced yet, the reader syncs the segment itself. That a file
-has just been superseded, or that the last frame is half written, is normal and leads to another look, not to an error.
+take back: before a frame is shown that its writer may not have synced yet, the reader syncs the segment itself. That a
+file has just been superseded, or that the last frame is half written, is normal and leads to another look, not to an
+error.
 """
 
 from __future__ import annotations
 
 import errno
-import time
 
+from pystate.engine import threads
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import Files, read_whole
 from pystate.engine.log_format import SEGMENT_HEADER_SIZE, Operations, SegmentHeader, parse_segment_header
@@ -43,7 +43,7 @@ def read_committed(files: Files, directory: str) -> Recovered:
             # A list of names taken while the writer switches segments shows a state that never was. Real damage stays.
             if attempt == _ATTEMPTS - 1 or survey(files, directory) == inventory:
                 raise
-            time.sleep(_PAUSE)
+            threads.pause(_PAUSE)
             continue
         if recovered.end.watermark < recovered.end.sequence:
             _sync(files, files.join(directory, recovered.newest.name))

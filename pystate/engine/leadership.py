@@ -4,14 +4,12 @@ Committers that find nobody leading lead at once. The others queue; the leader t
 on leaving wakes those it finished, then hands the lead to the first that queued meanwhile. An *exclusive* request (a
 segment switch, a new family, closing) is never part of a group: it gets the lead for itself when its turn comes.
 
-The lead is one entry of a ``dict``, claimed with ``setdefault``, which is atomic and names its owner: claiming it
-costs a tenth of a microsecond, and a thread that is interrupted at any point can tell in a ``finally`` whether it had
-it.
+The lead is one entry of a ``dict``, claimed with ``setdefault``, which is atomic and names its owner: claiming it costs
+a tenth of a microsecond, and a thread that is interrupted at any point can tell in a ``finally`` whether it had it.
 
 Promise: no request is forgotten or taken twice. A waiter that is interrupted (``KeyboardInterrupt``) either withdraws,
 with nothing written, or had been taken by a leader, which decides it without the waiter. Should an interrupt hit a
-leader
-just where it wakes somebody, that one wakes by itself: waiters look up twice a second.
+leader just where it wakes somebody, that one wakes by itself: waiters look up twice a second.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ class LogWriter:
         total_bytes, total_segments: of all segments since opening, superseded ones included; only the leader adds to
             them.
         superseded_bytes, superseded_segments: of those, what snapshots have made superfluous; only the thread that
-            takes
-            a snapshot adds to them, so that neither waits for the other.
+            takes a snapshot adds to them, so that neither waits for the other.
         broken: a switch failed half-way.
         syncs: counts them for ``stats()``.
     """

@@ -1,9 +1,9 @@
 """Sorting many keys without stopping every other thread.
 
 ``list.sort`` does not let another thread run until it is done, which for a million keys is most of a second.
-`sort_keys`
-returns the same list from many short sorts: slices, cut at sampled keys into ranges, and each range sorted once more
-(which is a merge of sorted runs, quick for Timsort). Slices that are in order already are only strung together.
+`sort_keys` returns the same list from many short sorts: slices, cut at sampled keys into ranges, and each range sorted
+once more (which is a merge of sorted runs, quick for Timsort). Slices that are in order already are only strung
+together.
 """
 
 from __future__ import annotations

@@ -58,8 +58,7 @@ class Decision(NamedTuple):
 
     Attributes:
         action: ``"next"`` (read the next segment), ``"clean"`` (the log ends here, closed), ``"unclosed"`` (it ends
-            here,
-            whole), ``"torn"`` (it ends here; what follows is cut off), ``"corrupt"``.
+            here, whole), ``"torn"`` (it ends here; what follows is cut off), ``"corrupt"``.
     """
 
     row: str

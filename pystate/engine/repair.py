@@ -34,8 +34,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         decision: ``"new"`` (the store was made), ``"clean"`` (it had been closed), ``"unclosed"`` (an unclean stop,
-            nothing
-            cut off), ``"torn"`` (an unclean stop, a half-written tail was cut off).
+            nothing cut off), ``"torn"`` (an unclean stop, a half-written tail was cut off).
         sequence: of the last commit found.
         snapshot_sequence: of the snapshot it began with.
         generation: of the newest segment found.

@@ -2,8 +2,8 @@
 
 A snapshot is due when the log since the last one is larger than ``snapshot_log_bytes`` and than that snapshot, or
 consists of too many segments. So each byte committed is written about twice: once to the log, once, amortised, to a
-snapshot. If commits outrun a snapshot in progress, the leader waits for it at `LOG_FACTOR_MAX` times that size: the
-log on disk is bounded.
+snapshot. If commits outrun a snapshot in progress, the leader waits for it at `LOG_FACTOR_MAX` times that size: the log
+on disk is bounded.
 
 Promise: a snapshot that fails leaves the store as it was and is tried again when the log has grown as much again; the
 failure shows in ``stats()``. Older files are removed only when the new snapshot and its name are durable.
@@ -80,7 +80,7 @@ class Snapshots:
         self._floor = log_bytes
         self._one_at_a_time = threads.new_lock()
         self._running: threading.Thread | None = None
-        self._idle = threading.Event()
+        self._idle = threads.new_event()
         self._idle.set()
         self._leading_done = False
         self._cancelled = False

@@ -24,8 +24,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
             it was found on opening.
         snapshot_sequence, snapshot_bytes: the newest snapshot.
         snapshot_log_bytes: how large the log may grow before a snapshot is taken. Bound on `log_bytes`: four times
-            this,
-            plus one group of commits.
+            this, plus one group of commits.
         snapshots_taken: how many.
         snapshot_error: why the last attempt failed, or None.
         commits, groups, syncs: commits, the groups in which they were written, and syncs of the log.
@@ -33,8 +32,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
         bytes_written: log and snapshots.
         views: open views, transactions and scans.
         history_bytes, history_bytes_max: overwritten values kept for them, estimated, and the limit past which the
-            oldest
-            of them fail. A snapshot in progress may add one copy of the state it writes.
+            oldest of them fail. A snapshot in progress may add one copy of the state it writes.
         recovery: what opening found and did, or None in memory.
     """
 

@@ -2,8 +2,7 @@
 
 A store is put together from parts that each do one thing: `State` (memory), `Committer` (the way of a commit),
 `LogWriter` and `Snapshots` (the disk), `Follower` (a read-only store that catches up). This module only connects them
-and guards their
-end: a store in memory has no disk parts, a read-only one has no committer.
+and guards their end: a store in memory has no disk parts, a read-only one has no committer.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["back_off", "new_lock", "start_thread"]
+__all__ = ["back_off", "new_event", "new_lock", "pause", "start_thread"]
 
 
 def new_lock() -> threading.Lock:
@@ -19,11 +19,21 @@ def new_lock() -> threading.Lock:
     return threading.Lock()
 
 
+def new_event() -> threading.Event:
+    """An event: threads wait until another one sets it."""
+    return threading.Event()
+
+
 def start_thread(name: str, target: Callable[[], None]) -> threading.Thread:
     """Run `target` in a thread that does not keep the interpreter alive."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def pause(seconds: float) -> None:
+    """Let others run before looking again."""
+    time.sleep(seconds)
 
 
 def back_off(attempt: int) -> None:

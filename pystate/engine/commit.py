@@ -5,7 +5,7 @@ and 4). Nothing is written for a commit that fails validation. From the first by
 if an interrupt arrives meanwhile (it is raised afterwards), or fails the store. A full disk undoes the group and leaves
 the store usable.
 
-The general way is `Committer.commit`. `Committer.commit_one` is the same for one operation without a transaction,
+The general way is `Committer.commit`. `Committer.put_one` is the same for one put without a transaction,
 written out flat because it is what a program that writes key by key pays for every key; nothing else in the engine is.
 """
 
@@ -18,7 +18,7 @@ from zlib import crc32
 from pystate.engine.conflicts import Reads, check_reads
 from pystate.engine.family_state import FamilyState
 from pystate.engine.leadership import LEAD, Leadership, Request
-from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, as_key, as_value
+from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, Buffer, as_key, as_value
 from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.state import Change, Pin, State
@@ -243,17 +243,19 @@ class Committer:
 
     # One operation
 
-    def commit_one(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
-        """`commit` for one put or delete. Raises the same, and ValueError for a key or value that is too long."""
+    def put_one(self, family: FamilyState, sync: bool, key: Buffer, value: Buffer) -> None:
+        """`commit` for one put. Raises the same; TypeError and ValueError for a key or value that cannot be one."""
+        if type(key) is not bytes or type(value) is not bytes:
+            key, value = as_key(key), as_value(value)
         log, state, owner = self.log, self.state, self._owner
         if log is None or self._queue:
-            return self._commit_alone(family, key, value, sync)
+            return self._put_in_group(family, sync, key, value)
         payload = encode_operations((family.id, key, value))
         if len(payload) > KEY_BYTES_MAX:  # or else neither can be too long
-            as_key(key), as_value(value or b"")
+            as_key(key), as_value(value)
         try:
             if owner.setdefault(LEAD, payload) is not payload:  # the payload stands for this commit: it is a new object
-                return self._commit_alone(family, key, value, sync)
+                return self._put_in_group(family, sync, key, value)
             if self.unwritable or family.dropped:
                 raise self._refusal(family)
             seed, sequence = log.seed, log.sequence + 1
@@ -267,7 +269,7 @@ class Committer:
                 if sync:
                     log.sync()
                 with state.lock:
-                    if value is None or state.history.newest is not None:
+                    if state.history.newest is not None:
                         state.apply_locked(((family, {key: value}),), sequence)
                     else:
                         if family.changed is not None and key not in family.values:
@@ -278,7 +280,6 @@ class Committer:
                 self._settle_one(error, CommitRequest([(family, {key: value})], sync=sync), sequence, frame)
             if log.total_bytes > self.log_total_max:
                 self._grown()
-            return sequence
         finally:
             if owner.get(LEAD) is payload:
                 del owner[LEAD]
@@ -290,10 +291,13 @@ class Committer:
         self.check_writable()
         return FamilyNotFoundError(family.name, tuple(sorted(self.state.families)))
 
-    def _commit_alone(self, family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> int:
-        """`commit_one` in the general way: others are committing too, there is no disk, or it will be refused."""
-        as_key(key), as_value(value or b"")
-        return self.commit(CommitRequest([(family, {key: value})], sync=sync))
+    def delete_one(self, family: FamilyState, sync: bool, key: bytes) -> None:
+        """`commit` for one delete. Raises the same."""
+        self.commit(CommitRequest([(family, {key: None})], sync=sync))
+
+    def _put_in_group(self, family: FamilyState, sync: bool, key: bytes, value: bytes) -> None:
+        """`put_one` in the general way: others are committing too, or there is no disk."""
+        self.commit(CommitRequest([(family, {as_key(key): as_value(value)})], sync=sync))
 
     def _settle_one(self, error: BaseException, request: CommitRequest, sequence: int, frame: bytes) -> None:
         """Finish a commit of one operation that was disturbed, or fail the store; then raise what is to be raised."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pystate.engine.family_state import FamilyState, Pair
-from pystate.engine.limits import Buffer, as_key, as_value
+from pystate.engine.limits import Buffer, as_key
 from pystate.engine.mapping import FamilyWriter, check_limit, scan_bounds
 from pystate.engine.scanning import scan_family
 from pystate.engine.state import State
 
-__all__ = ["Family", "WriteOne"]
+__all__ = ["DeleteOne", "Family", "PutOne"]
 
 T = TypeVar("T")
 
-WriteOne = Callable[[FamilyState, bytes, bytes | None, bool], object]
+PutOne = Callable[[FamilyState, bool, bytes, bytes], None]
+DeleteOne = Callable[[FamilyState, bool, bytes], None]
 
 
 class Family(FamilyWriter):
@@ -26,18 +28,26 @@ class Family(FamilyWriter):
 
     `get` is the ``get`` of the ``dict`` that holds the values (once the family has been touched), and costs what that
     costs. So it does not check its argument: what is not ``bytes`` is simply not there. Everything else does check.
+    `put` is the committer's method for one operation, bound to this family, for the same reason.
     """
 
-    __slots__ = ("_family", "_run", "_state", "_sync", "_write_one", "get")
+    __slots__ = ("_delete_one", "_family", "_put_one", "_run", "_state", "_sync", "get", "put")
 
-    if not TYPE_CHECKING:
+    if TYPE_CHECKING:
+
+        def put(self, key: Buffer, value: Buffer) -> None:
+            """See `FamilyWriter.put`."""
+
+    else:
         get: Callable[..., Any]
+        put: Callable[..., None]
 
     def __init__(
         self,
         state: State,
         family: FamilyState,
-        write_one: WriteOne,
+        put_one: PutOne,
+        delete_one: DeleteOne,
         run: Callable[[str, Callable[[FamilyWriter], Any]], Any],
         *,
         sync: bool,
@@ -46,33 +56,38 @@ class Family(FamilyWriter):
         self._family = family
         self._run = run
         self._sync = sync
+        self._put_one = put_one
+        self._delete_one = delete_one
         if family.loader is None:
-            self._bind(write_one)
+            self._bind()
         else:
 
             def load_and_get(key: bytes, default: Any = None) -> Any:
-                self._load(write_one)
+                self._load()
                 return self.get(key, default)
 
-            def load_and_write(family: FamilyState, key: bytes, value: bytes | None, sync: bool) -> object:
-                self._load(write_one)
-                return self._write_one(family, key, value, sync)
+            def load_and_put(key: Buffer, value: Buffer) -> None:
+                self._load()
+                self.put(key, value)
 
             self.get = load_and_get  # type: ignore[method-assign]
-            self._write_one: WriteOne = load_and_write
+            self.put = load_and_put  # type: ignore[method-assign]
 
-    def _load(self, write_one: WriteOne) -> None:
+    def _load(self) -> None:
         self._state.load(self._family)
-        self._bind(write_one)
+        if not self._state.ended and not self._family.dropped:  # or else `_end` has been here
+            self._bind()
 
-    def _bind(self, write_one: WriteOne) -> None:
-        """Point `get` at the live values; for the store, which does so again when it replaces them."""
+    def _bind(self) -> None:
+        """Point `get` and `put` at the loaded family."""
         self.get = self._family.values.get  # type: ignore[method-assign, assignment]
-        self._write_one = write_one
+        self.put = partial(self._put_one, self._family, self._sync)  # type: ignore[method-assign]
 
-    def _adopt(self, state: State, family: FamilyState, write_one: WriteOne) -> None:
+    def _adopt(self, state: State, family: FamilyState) -> None:
         """Point the handle at another state; for a read-only store that had to read everything anew."""
-        self.__init__(state, family, write_one, self._run, sync=self._sync)  # type: ignore[misc]
+        self.__init__(  # type: ignore[misc]
+            state, family, self._put_one, self._delete_one, self._run, sync=self._sync
+        )
 
     def _end(self, raise_error: Callable[[], NoReturn]) -> None:
         """Make every later use raise; for the store, when it closes or drops the family."""
@@ -81,7 +96,7 @@ class Family(FamilyWriter):
             raise_error()
 
         self.get = ended  # type: ignore[method-assign, assignment]
-        self._write_one = ended
+        self.put = ended  # type: ignore[method-assign, assignment]
         self._run = ended
 
     @property
@@ -114,13 +129,10 @@ class Family(FamilyWriter):
     def _check(self) -> None:
         self.get(b"")
 
-    def put(self, key: Buffer, value: Buffer) -> None:
-        if type(key) is not bytes or type(value) is not bytes:
-            key, value = as_key(key), as_value(value)
-        self._write_one(self._family, key, value, self._sync)
-
     def delete(self, key: Buffer) -> None:
-        self._write_one(self._family, as_key(key), None, self._sync)
+        key = as_key(key)
+        self._check()
+        self._delete_one(self._family, self._sync, key)
 
     def delete_range(self, start: Buffer | None, stop: Buffer | None) -> None:
         bounds = scan_bounds(start, stop, None)

@@ -159,7 +159,6 @@ class Snapshots:
         committer.check_writable()
         if state.sequence == self.sequence:
             return
-        before = log.total_bytes, log.total_segments
         try:
             log.switch()
         except BaseException as error:
@@ -174,7 +173,15 @@ class Snapshots:
             families={name: family.id for name, family in state.families.items()},
             metadata=self._header.metadata,
         )
-        begun.append(_Begun(state.pin(durable_reader=True), header, state.families, *before))
+        begun.append(
+            _Begun(
+                state.pin(durable_reader=True),
+                header,
+                state.families,
+                log.total_bytes - log.size,
+                log.total_segments - 1,
+            )
+        )
 
     def _finish(self, begun: _Begun) -> None:
         header = begun.header

@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from pystate.engine import threads
 from pystate.engine.commit import CommitRequest, Committer
-from pystate.engine.family import Family, WriteOne
+from pystate.engine.family import Family
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import HeldLock
 from pystate.engine.limits import FAMILIES_MAX, check_family_name, check_number
@@ -293,7 +293,7 @@ class Store:
                 del self._handles[name]
                 handle._end(lambda name=name: self._raise_dropped(name))  # type: ignore[misc]
             else:
-                handle._adopt(state, family, self._write_one())
+                handle._adopt(state, family)
 
     # Ending
 
@@ -375,15 +375,11 @@ class Store:
             raise ReadOnlyError(self._parts.path or "(memory)")
         return self._parts.committer
 
-    def _write_one(self) -> WriteOne:
-        committer = self._parts.committer
-        if committer is None:
-            return self._refuse
-        return committer.commit_one
-
     def _new_handle(self, family: FamilyState) -> Family:
-        sync = self._parts.durability == "sync"
-        return Family(self._state, family, self._write_one(), self._run_on_family, sync=sync)
+        committer, sync = self._parts.committer, self._parts.durability == "sync"
+        if committer is None:
+            return Family(self._state, family, self._refuse, self._refuse, self._run_on_family, sync=sync)
+        return Family(self._state, family, committer.put_one, committer.delete_one, self._run_on_family, sync=sync)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ReadOnlyError(self._parts.path or "(memory)")

@@ -224,11 +224,16 @@ class LogWriter:
         """Sync what there is by now, from any thread and beside the leader, so that `switch` has little left to sync.
 
         Raises:
-            OSError: as for `sync`.
+            OSError: the disk failed, or the segment has just been closed.
         """
-        file = self._file
-        if file is not None and self.durable != self.sequence:
-            file.sync()
+        if self._file is not None and self.durable != self.sequence:
+            # By a descriptor of its own: a system reports a failed write once for each, and this must not take the
+            # report away from the leader, which would acknowledge what is lost.
+            file = self._files.open_read(self.path)
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def switch(self) -> None:
         """Begin a new segment, so that the ones before it can be superseded by a snapshot.

@@ -68,6 +68,8 @@ class Leadership:
             while not (request.done or owner.get(LEAD) is request):
                 if not request.wakeup.acquire(timeout=_LOOK_UP_SECONDS) and LEAD not in owner:
                     self.promote()
+            if self.queue:
+                self._dequeue(request)  # who handed the lead on may have been interrupted before it did this
         except BaseException:
             self._withdraw(request)
             raise
@@ -75,10 +77,13 @@ class Leadership:
 
     def _withdraw(self, request: Request) -> None:
         """A waiter gives up: leave the queue, or pass on a lead that has just been handed to it."""
+        self._dequeue(request)
+        self.leave(request)
+
+    def _dequeue(self, request: Request) -> None:
         with self._queue_lock:
             if request in self.queue:
                 self.queue.remove(request)
-        self.leave(request)
 
     def take_group(self, group: list[Request]) -> None:
         """For the leader: move every queued request up to the first exclusive one into `group`."""

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from pystate.engine.conflicts import Reads, check_reads
 from pystate.engine.family_state import FamilyState
-from pystate.engine.leadership import LEAD, Leadership, Request
+from pystate.engine.leadership import Leadership, Request
 from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, Buffer, as_key, as_value
 from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
 from pystate.engine.log_writer import LogWriter
@@ -94,7 +94,7 @@ class Committer:
         self.state = state
         self.log = log
         self.leadership = Leadership()
-        self._owner, self._queue = self.leadership.owner, self.leadership.queue
+        self._lead_lock, self._queue = self.leadership.lead, self.leadership.queue
         self.failed: BaseException | None = None
         self.closed: ClosedError | None = None
         self.log_total_max = 0
@@ -115,26 +115,40 @@ class Committer:
             StoreFailedError: a write or sync failed, now (``unknown``) or before.
             ClosedError: the store was closed before this commit's turn came.
         """
-        leadership = self.leadership
-        try:
-            if leadership.enter(request):
-                self._lead(request)
-        finally:
-            leadership.leave(request)
+        self.leadership.run(request, self._lead)
         if request.error is not None:
             raise request.error
         return request.sequence
 
-    def _lead(self, own: CommitRequest) -> None:
-        others: list[Request] = []
+    def _lead(self, group: list[Request]) -> None:
         try:
-            self.leadership.take_group(others)
-            self._write_group([own, *others])  # type: ignore[list-item]  # only commits are queued without `exclusive`
+            self._write_group(group)  # type: ignore[arg-type]  # `exclusively` runs another function
         except BaseException:
-            self.leadership.put_back([request for request in others if not request.done])
+            self._settle_group(group)  # type: ignore[arg-type]
             raise
-        finally:
-            self.leadership.finish([request for request in others if request.done])
+
+    def _settle_group(self, group: list[CommitRequest]) -> None:
+        """After an interrupt: decide what has been written, by the evidence of the log; the rest is tried again."""
+        log = self.log
+        written = self.state.sequence if log is None else log.sequence
+        for request in group:
+            if request.done:
+                continue
+            if 0 < request.sequence <= written and request.error is None:
+                if log is not None and request.sync and self.failed is None and log.durable < request.sequence:
+                    try:
+                        log.sync()  # see `_write`
+                    except OSError as error:
+                        self.fail(error)
+                if self.failed is not None:
+                    request.error = self.failure(unknown=True)
+                else:
+                    self._apply(request)
+                request.done = True
+            elif request.error is not None:
+                request.done = True
+            else:
+                request.sequence = 0
 
     def _write_group(self, group: list[CommitRequest]) -> None:
         """Decide every commit of a group: each is `done`, with a sequence or an error, when this returns.
@@ -247,15 +261,13 @@ class Committer:
         """`commit` for one put. Raises the same; TypeError and ValueError for a key or value that cannot be one."""
         if type(key) is not bytes or type(value) is not bytes:
             key, value = as_key(key), as_value(value)
-        log, state, owner = self.log, self.state, self._owner
-        if log is None or self._queue:
+        log, state, lead = self.log, self.state, self._lead_lock
+        if log is None or self._queue or lead.locked():
             return self._put_in_group(family, sync, key, value)
         payload = encode_operations((family.id, key, value))
         if len(payload) > KEY_BYTES_MAX:  # or else neither can be too long
             as_key(key), as_value(value)
-        try:
-            if owner.setdefault(LEAD, payload) is not payload:  # the payload stands for this commit: it is a new object
-                return self._put_in_group(family, sync, key, value)
+        with lead:
             if self.unwritable or family.dropped:
                 raise self._refusal(family)
             seed, sequence = log.seed, log.sequence + 1
@@ -280,11 +292,8 @@ class Committer:
                 self._settle_one(error, CommitRequest([(family, {key: value})], sync=sync), sequence, frame)
             if log.total_bytes > self.log_total_max:
                 self._grown()
-        finally:
-            if owner.get(LEAD) is payload:
-                del owner[LEAD]
-                if self._queue:
-                    self.leadership.promote()
+        if self._queue:
+            self.leadership.wake_first()
 
     def _refusal(self, family: FamilyState) -> Exception:
         """Why a blind write to `family` cannot be."""
@@ -422,9 +431,9 @@ class Committer:
 
     def exclusively(self, action: Callable[[], None]) -> None:
         """Run `action` while leading alone: no commit is under way, and none begins."""
-        request = Request(exclusive=True)
-        try:
-            self.leadership.enter(request)
+
+        def decide(group: list[Request]) -> None:
             action()
-        finally:
-            self.leadership.leave(request)
+            group[0].done = True
+
+        self.leadership.run(Request(exclusive=True), decide)

@@ -240,9 +240,9 @@ class DirectoryLock:
     """
 
     def __init__(self, directory: str, name: str, timeout: float) -> None:
+        self._held = False
         import filelock  # noqa: PLC0415 - slow to import, and only writers need it
 
-        self._held = False
         self._path = os.path.join(directory, name)
         self._identity = _identity(directory)
         if not os.access(directory, os.W_OK):

@@ -32,6 +32,8 @@ LOG_FACTOR_MAX = 4
 """The log may grow to so many times its threshold while a snapshot is in progress; then commits wait."""
 SEGMENTS_MAX = 64
 """More segments than this make a snapshot due, however small they are."""
+_READY_SECONDS_MAX = 1.0
+"""How long a leader waits for a snapshot that has begun and still needs the lead itself (or waits behind another one)."""
 
 
 class _Begun(NamedTuple):
@@ -82,6 +84,7 @@ class Snapshots:
         self._running: threading.Thread | None = None
         self._idle = threads.new_event()
         self._idle.set()
+        self._ready = threads.new_event()
         self._leading_done = False
         self._cancelled = False
         self.sequence = header.sequence
@@ -105,9 +108,13 @@ class Snapshots:
             if not self._cancelled:
                 self._idle.clear()
                 self._leading_done = False
+                self._ready.clear()
                 self._running = threads.start_thread("pystate-snapshot", self._in_background)
-        elif self._leading_done and self._log_bytes() > LOG_FACTOR_MAX * self.threshold:
-            self._idle.wait()  # not before it has led: it would wait for the lead that the caller has
+        elif self._log_bytes() > LOG_FACTOR_MAX * self.threshold:
+            if self._leading_done:
+                self._idle.wait()
+            else:  # it still needs the lead, which the caller has: let it come so far that it asks for it
+                self._ready.wait(_READY_SECONDS_MAX)
 
     def _log_bytes(self) -> int:
         return self._log.total_bytes - self._log.superseded_bytes
@@ -143,6 +150,7 @@ class Snapshots:
             for family in list(self._state.families.values()):
                 self._state.load(family)
             self._committer.sync_ahead()
+            self._ready.set()
             begun: list[_Begun] = []
             try:
                 self._committer.exclusively(lambda: self._begin(begun))

@@ -33,7 +33,7 @@ LOG_FACTOR_MAX = 4
 SEGMENTS_MAX = 64
 """More segments than this make a snapshot due, however small they are."""
 _READY_SECONDS_MAX = 1.0
-"""How long a leader waits for a snapshot that has begun and still needs the lead itself (or waits behind another one)."""
+"""How long a leader waits for a snapshot that has begun and still needs the lead, or waits behind another one."""
 
 
 class _Begun(NamedTuple):

@@ -20,6 +20,9 @@ from pystate.errors import CorruptionError
 __all__ = ["FileReport", "Problem", "VerifyReport", "read_log", "verify"]
 
 
+_ATTEMPTS = 10
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Damage that was found.
 
@@ -77,7 +80,7 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
 def verify(path: str | PathLike[str], *, files: Files | None = None) -> VerifyReport:
     """Read every byte of a store and report what is damaged; change nothing, take no lock.
 
-    Beside a live writer a file may go while it is read; then verify again.
+    Beside a live writer a file may go while it is read; then everything is read again.
 
     Raises:
         StoreNotFoundError: no store there. NotAStoreError: no directory there. OSError: a file cannot be read.
@@ -87,6 +90,15 @@ def verify(path: str | PathLike[str], *, files: Files | None = None) -> VerifyRe
     """
     files = OsFiles() if files is None else files
     directory = find_store(files, store_directory(files, path))
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _verify(files, directory)
+        except FileNotFoundError:
+            continue  # a writer has just superseded it
+    return _verify(files, directory)
+
+
+def _verify(files: Files, directory: str) -> VerifyReport:
     inventory = survey(files, directory)
     problems: list[Problem] = []
     reports = [_report(files, directory, name, problems) for name in _all(inventory)]

@@ -91,6 +91,12 @@ class Follower:
             if parse_segment_header(path, data) != self._segment or len(data) < self._offset:
                 return False
             end = self._collect(path, data)
+            if end.ending == "damage" and end.watermark > end.sequence:
+                found = end.problem
+                if self._read(name) != data:
+                    continue  # the writer was in the middle of it
+                expected = f"the frame of commit {end.sequence + 1}, which had been durable"
+                raise CorruptionError(path, offset=end.offset, expected=expected, found=found, sequence=end.sequence)
             if end.ending != "switch":
                 return True
             if not self._next(end.next_first):

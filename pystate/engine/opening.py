@@ -206,18 +206,25 @@ def _prepare_directory(files: Files, directory: str, create: bool) -> bool:
         try:
             files.make_directory(directory)
         except FileExistsError:
-            return False  # another process was faster; the lock decides
+            pass  # another process was faster; the lock decides
         except FileNotFoundError as error:
             raise StoreNotFoundError(
                 directory, "its parent directory does not exist either; make that first"
             ) from error
-        files.sync_directory(files.parent(directory))
         return True
     if kind != "directory" or not create:
         find_store(files, directory)
     else:
         _check_empty(files, directory, survey(files, directory))
     return False
+
+
+def _sync_parent(files: Files, directory: str) -> None:
+    """Make the entry of the directory durable, whoever has made it: a store in a directory that is lost is lost."""
+    try:
+        files.sync_directory(files.parent(directory))
+    except PermissionError:
+        pass  # a parent that may be passed through but not read; whoever made this directory there must see to it
 
 
 def _check_empty(files: Files, directory: str, inventory: Inventory) -> None:
@@ -275,6 +282,7 @@ def _open_locked(
         if not create:
             raise StoreNotFoundError(directory)
         _check_empty(files, directory, inventory)
+        _sync_parent(files, directory)
         create_store(files, directory, [DEFAULT_FAMILY, *sorted(set(named or ()) - {DEFAULT_FAMILY})])
         inventory = survey(files, directory)
     recovered = recover(files, directory, inventory)

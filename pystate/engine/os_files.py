@@ -257,11 +257,15 @@ class DirectoryLock:
         except filelock.Timeout:
             pid, host = _read_holder(self._path)
             raise LockedError(directory, pid=pid, host=host) from None
-        with _HELD_HERE_GUARD:
-            _HELD_HERE[self._identity] = os.getpid()
-        self._inode = _identity(self._path)
-        self._held = True
-        _write_holder(self._path)
+        try:
+            self._held = True
+            with _HELD_HERE_GUARD:
+                _HELD_HERE[self._identity] = os.getpid()
+            self._inode = _identity(self._path)
+            _write_holder(self._path)
+        except BaseException:
+            self.release()
+            raise
 
     def __del__(self) -> None:
         if self._held and _HELD_HERE.get(self._identity) == os.getpid():

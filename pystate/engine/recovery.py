@@ -32,7 +32,17 @@ from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.engine.state import check_catalogue
 from pystate.errors import CorruptionError
 
-__all__ = ["DECISIONS", "Decision", "Facts", "Inventory", "Recovered", "Replay", "decide", "recover", "survey"]
+__all__ = [
+    "DECISIONS",
+    "Decision",
+    "Facts",
+    "Inventory",
+    "Recovered",
+    "Replay",
+    "decide",
+    "recover",
+    "survey",
+]
 
 
 class Facts(NamedTuple):
@@ -111,16 +121,12 @@ def survey(files: Files, directory: str) -> Inventory:
     """List a directory.
 
     Raises:
-        CorruptionError: something bears the name of a snapshot or segment and is no file.
         OSError: it cannot be listed.
     """
     names = [parse_name(name) for name in sorted(files.list_directory(directory))]
-    for name in names:
-        if name.kind in ("snapshot", "segment"):
-            path = files.join(directory, name.name)
-            kind = files.kind(path)
-            if kind not in ("file", None):  # None: a writer has just superseded it
-                raise CorruptionError(path, expected="a file", found=f"a {kind}")
+    for at, name in enumerate(names):
+        if name.kind in ("snapshot", "segment") and files.kind(files.join(directory, name.name)) not in ("file", None):
+            names[at] = FileName(name.name, "foreign")  # a directory, say (None: a writer has just superseded it)
     return Inventory(
         sorted((name for name in names if name.kind == "snapshot"), key=lambda name: name.sequence),
         sorted((name for name in names if name.kind == "segment"), key=lambda name: name.sequence),

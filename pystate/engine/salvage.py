@@ -85,6 +85,8 @@ class _Rescue:
         return name
 
     def create(self, family_id: int, name: str) -> None:
+        for other in [other for other, taken in self.names.items() if taken == name and other != family_id]:
+            self.names[other] = self._free_name(f"salvaged-{other}")  # the commit that dropped it is lost
         self.values.setdefault(family_id, {})
         self.names[family_id] = name
 

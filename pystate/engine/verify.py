@@ -10,7 +10,7 @@ import msgspec
 from pystate.engine.files import Files, read_whole
 from pystate.engine.log_format import FORMAT_VERSION, parse_segment_header
 from pystate.engine.log_reader import FrameInfo, iter_frames
-from pystate.engine.names import FileName
+from pystate.engine.names import FileName, parse_name
 from pystate.engine.opening import find_store, store_directory
 from pystate.engine.os_files import OsFiles
 from pystate.engine.recovery import Inventory, recover, survey
@@ -163,7 +163,7 @@ def _report(files: Files, directory: str, name: FileName, problems: list[Problem
     path = files.join(directory, name.name)
     kind = files.kind(path)
     if kind != "file":
-        if name.kind in ("snapshot", "segment"):
+        if parse_name(name.name).kind != name.kind:
             problems.append(Problem(path=path, offset=None, text=f"expected a file, found a {kind}"))
         return FileReport(name=name.name, kind=name.kind, bytes=0, note=f"a {kind}")
     file = files.open_read(path)

@@ -9,7 +9,9 @@ module             what it holds
 harness            rows, ratios, interleaved rounds, the registry of figures
 peers              one adapter for each other store
 workload           keys, values, and what several figures do to a pystate store
+bare_group         a group commit without a store, the floor of many threads
 counting_files     a ``Files`` that counts bytes, syncs and space while passing on
+memory_child       the process whose memory is measured
 figures_*          the figures, grouped
 report             the table, and the same as JSON
 =================  ============================================================

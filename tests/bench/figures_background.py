@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pystate
 from pystate.engine.limits import SNAPSHOT_LOG_BYTES
@@ -18,6 +19,7 @@ from tests.bench.workload import FAMILY, KEY_BYTES, NEVER, VALUE_BYTES, Workload
 
 STALL_SECONDS_MAX = 0.050
 SCAN_KEYS = 10
+READER_PAUSE = 0.0005
 BURST = 2_000
 
 
@@ -50,9 +52,9 @@ def committing(family: pystate.Family, workload: Workload, waits: Waits, stop: t
                 break
 
 
-def reading(family: pystate.Family, workload: Workload, waits: Waits, stop: threading.Event) -> None:
+def reading(family: pystate.Family, workload: Workload, waits: Waits, stop: threading.Event, pause: float) -> None:
     """Get random keys and scan a few, until told to stop."""
-    clock, get, scan = time.perf_counter, family.get, family.scan
+    clock, get, scan, sleep = time.perf_counter, family.get, family.scan, time.sleep
     keys = workload.lookups(BURST)
     while not stop.is_set():
         for key in keys:
@@ -67,26 +69,30 @@ def reading(family: pystate.Family, workload: Workload, waits: Waits, stop: thre
             if scanned - got > waits.scan:
                 waits.scan = scanned - got
             waits.reads += 1
+            if pause:
+                sleep(pause)
             if stop.is_set():
                 break
 
 
-def beside(store: pystate.Store, workload: Workload, work: Callable[[], None]) -> Waits:
+def beside(store: pystate.Store, workload: Workload, pause: float, work: Callable[[], None]) -> Waits:
     """Do ``work`` in this thread while one thread commits and another reads."""
     family = store.family(FAMILY)
     waits, stop = Waits(), threading.Event()
 
-    def guarded(loop: Callable[[pystate.Family, Workload, Waits, threading.Event], None], seed: int) -> None:
+    def guarded(loop: Callable[[Workload], None], seed: int) -> None:
         own = Workload(0, seed)
         own.keys = workload.keys
         try:
-            loop(family, own, waits, stop)
+            loop(own)
         except BaseException as failure:
             waits.failures.append(failure)
 
-    threads = [
-        threading.Thread(target=guarded, args=(loop, seed)) for seed, loop in enumerate((committing, reading), 2)
-    ]
+    loops: tuple[Callable[[Workload], None], ...] = (
+        lambda own: committing(family, own, waits, stop),
+        lambda own: reading(family, own, waits, stop, pause),
+    )
+    threads = [threading.Thread(target=guarded, args=(loop, seed)) for seed, loop in enumerate(loops, 2)]
     for thread in threads:
         thread.start()
     time.sleep(0.2)  # both have started and are past their first, slower steps
@@ -118,23 +124,35 @@ def snapshot(context: Context) -> Iterator[Row]:
 
     Compared with the same run of the same length without a snapshot; the goal is the difference of the longest waits.
     The third run has, in place of the snapshot, a thread that only computes: threads of one interpreter take turns of
-    five milliseconds, so part of any wait is not the snapshot's. Both threads run without a pause, the reader as well.
+    five milliseconds, and whoever made a system call queues again, so part of any wait is not the snapshot's.
+
+    The commits come without a pause. The reader is an instrument: it pauses half a millisecond after each reading, or
+    else it would be a second busy thread. The last rows have it read without a pause.
     """
     workload = Workload(context.size(1_000_000, 5_000))
     with context.scratch() as directory:
         fill(directory / "pystate", workload.items())
-        for durability in ("process", "sync"):
+        runs_wanted: tuple[tuple[Literal["sync", "process"], float], ...] = (
+            ("process", READER_PAUSE),
+            ("sync", READER_PAUSE),
+            ("process", 0.0),
+        )
+        for durability, pause in runs_wanted:
             with pystate.open(directory / "pystate", durability=durability, snapshot_log_bytes=NEVER) as store:
                 for _item in store.family(FAMILY).scan():
                     pass
                 runs: dict[str, list[Waits]] = {"snapshot": [], "nothing else": [], "a busy thread": []}
                 for _ in range(context.rounds(3)):
-                    waits = beside(store, workload, store.snapshot)
+                    waits = beside(store, workload, pause, store.snapshot)
                     length = waits.run
                     runs["snapshot"].append(waits)
-                    runs["nothing else"].append(beside(store, workload, lambda: time.sleep(length)))  # noqa: B023
-                    runs["a busy thread"].append(beside(store, workload, lambda: burn(length)))  # noqa: B023
-            yield from _rows_of_waits(durability, runs)
+                    runs["nothing else"].append(
+                        beside(store, workload, pause, lambda: time.sleep(length))  # noqa: B023 - called at once
+                    )
+                    runs["a busy thread"].append(
+                        beside(store, workload, pause, lambda: burn(length))  # noqa: B023 - called at once
+                    )
+            yield from _rows_of_waits(durability if pause else f"{durability}, busy reader", runs)
 
 
 def _longest_commit(waits: Waits) -> float:

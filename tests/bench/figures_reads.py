@@ -120,7 +120,7 @@ def get(context: Context) -> Iterator[Row]:
             contenders[name] = timed_gets(peer.gets, workload, count)
             if isinstance(peer, Lmdb):
                 contenders["lmdb, one transaction"] = timed_gets(peer.gets_in_one_transaction, workload, count)
-        seconds = race(contenders, context.rounds(9), pieces=pieces)
+        seconds = race(contenders, context.rounds(9), pieces=pieces, typical=True)
         yield from compare(
             "get",
             "get = family.get; get(key)",
@@ -135,7 +135,7 @@ def get(context: Context) -> Iterator[Row]:
             PYSTATE: timed_gets(looked_up_inside(family), workload, count),
             "early": timed_gets(looked_up_at_first, workload, count),
         }
-        seconds = race(contenders, context.rounds(9), pieces=pieces)
+        seconds = race(contenders, context.rounds(9), pieces=pieces, typical=True)
         early_seconds = seconds.pop("early")
         yield from compare("get", "family.get(key)", seconds, count=len(items), goals={"dict.get": 1.1})
         seconds[PYSTATE] = early_seconds
@@ -147,8 +147,9 @@ def scans(context: Context) -> Iterator[Row]:
     """Reads in key order: everything, and 100 keys from a random start.
 
     Floor: none, for there is no sorted dict to compare with; the peers' cursors are the measure. The first scan after
-    opening sorts the keys and is not in these numbers (see ``open``). The last rows put one key before each range:
-    pystate then has to take up the new key (durability ``process``, the peers without sync).
+    opening sorts the keys and is not in these numbers (see ``open``). The last rows put one key before each range
+    (durability ``process``, the peers without sync): pystate then has to take up the new key, and this store was filled
+    in random order just now, so that keys next to each other are not next to each other in memory.
     """
     workload = Workload(context.size(100_000, 2_000))
     items = workload.items()
@@ -194,7 +195,7 @@ def scans(context: Context) -> Iterator[Row]:
         )
         contenders = {PYSTATE: timed_ranges(scan_ranges)}
         contenders.update((name, timed_ranges(peer.ranges)) for name, peer in others.items())
-        seconds = race(contenders, context.rounds(9), pieces=pieces)
+        seconds = race(contenders, context.rounds(9), pieces=pieces, typical=True)
         yield from compare(
             "scans",
             f"range of {RANGE_KEYS} keys",

@@ -14,7 +14,8 @@ contenders take turns, and pystate is compared with each of the others inside a 
 What is printed is the median of the ratios of the rounds, with the lowest and the highest beside it.
 
 The garbage collector stays enabled, as users have it: a store that makes it work pays for that here as it would
-there. It is run once before each turn, outside the time taken, so that nobody pays for another's garbage.
+there. It is run before each contender's first turn of a round, outside the time taken, so that nobody pays for much
+of another's garbage.
 """
 
 from __future__ import annotations
@@ -162,13 +163,18 @@ def stopwatch() -> Iterator[list[float]]:
     seconds.append(time.perf_counter() - started)
 
 
-def race(contenders: Mapping[str, Contender], rounds: int, *, pieces: int = 1) -> dict[str, list[float]]:
+def race(
+    contenders: Mapping[str, Contender], rounds: int, *, pieces: int = 1, typical: bool = False
+) -> dict[str, list[float]]:
     """Let the contenders take turns for some rounds.
 
     Arguments:
         contenders: by name; the order is that of the first round, each later round starts one further on.
         rounds: how many results each contender gets.
         pieces: turns within a round, added up. Several short turns follow a drifting disk closer than one long.
+        typical: take the median turn of a round as many times, in place of the sum. For what costs the same at every
+            turn: then a turn that met a burst of somebody else's work does not count. Not for contenders that leave
+            work for later turns or for the background.
 
     Returns:
         The seconds of each round, by contender.
@@ -179,13 +185,14 @@ def race(contenders: Mapping[str, Contender], rounds: int, *, pieces: int = 1) -
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for round_index in range(rounds):
         first = round_index % len(names)
-        total = dict.fromkeys(names, 0.0)
-        for _ in range(pieces):
+        turns: dict[str, list[float]] = {name: [] for name in names}
+        for piece in range(pieces):
             for name in names[first:] + names[:first]:
-                gc.collect()
-                total[name] += contenders[name]()
+                if piece == 0:
+                    gc.collect()
+                turns[name].append(contenders[name]())
         for name in names:
-            seconds[name].append(total[name])
+            seconds[name].append(pieces * statistics.median(turns[name]) if typical else sum(turns[name]))
     return seconds
 
 

@@ -68,6 +68,11 @@ def test_race_takes_turns_and_starts_one_further_on_in_each_round() -> None:
     assert seconds == {"a": [1.0, 1.0], "b": [1.0, 1.0], "c": [1.0, 1.0]}
 
 
+def test_race_for_the_typical_turn_leaves_out_a_burst() -> None:
+    turns = iter([1.0, 50.0, 2.0])
+    assert race({"a": lambda: next(turns)}, 1, pieces=3, typical=True) == {"a": [6.0]}
+
+
 def test_compare_takes_ratios_inside_rounds_and_judges_their_median() -> None:
     seconds = {"floor": [1.0, 2.0, 4.0], "pystate": [1.0, 4.0, 8.0]}
     (row, absent) = compare(

@@ -14,6 +14,9 @@ import random
 from pystate.engine.files import File, HeldLock
 from pystate.errors import LockedError
 
+DIRECTORY = "/store"
+"""Where the tests keep their store."""
+
 
 def failure(number: int, path: str = "") -> OSError:
     """The error that the operating system would raise with this error number."""
@@ -98,7 +101,7 @@ class MemoryFiles:
         self._directories = {"/"}
         self.locks: set[str] = set()
 
-    def image(self, directory: str) -> dict[str, bytes]:
+    def image(self, directory: str = DIRECTORY) -> dict[str, bytes]:
         """Every file in a directory."""
         return {
             path[len(directory) + 1 :]: bytes(inode.data)

@@ -1,6 +1,6 @@
 """Small stores in every condition a store can be found in, and a reader of segments that owes the engine nothing.
 
-Each `Small` knows the state after every commit, so whatever is done to its files, a test can say which commits are left.
+Each `Small` knows the state after every commit, so a test can say which commits are left of damaged files.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from zlib import crc32
 
 import pystate
 from pystate import Store
-from tests.engine.memory_files import MemoryFiles, failure
+from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
 from tests.engine.watched_files import WatchedFiles
-
-DIRECTORY = "/store"
 
 #: The entries of each family.
 State = dict[str, dict[bytes, bytes]]

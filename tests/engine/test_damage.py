@@ -21,19 +21,8 @@ import pystate
 from pystate import CorruptionError, PystateError
 from pystate.engine.os_files import OsFiles
 from tests.engine.directories import fingerprint
-from tests.engine.memory_files import MemoryFiles
-from tests.engine.small_stores import (
-    CONDITIONS,
-    DIRECTORY,
-    SMALL,
-    Condition,
-    Frame,
-    Image,
-    Small,
-    State,
-    contents,
-    frames_of,
-)
+from tests.engine.memory_files import DIRECTORY, MemoryFiles
+from tests.engine.small_stores import CONDITIONS, SMALL, Condition, Frame, Image, Small, State, contents, frames_of
 
 SEGMENT_HEADER = 48
 CLOSED, SYNC, PROCESS, LEFTOVERS = SMALL["closed"], SMALL["sync"], SMALL["process"], SMALL["leftovers"]
@@ -169,7 +158,9 @@ def check(small: Small, damage: Damage) -> list[str]:
         compare("the damaged file", after[damage.name] == damage.content, True)
     else:
         kept = [after[name] for name in sorted(after.keys() - image.keys()) if name.endswith(".torn")]
-        compare("kept aside", [data for data in kept if damage.name in small.segments], [wanted.kept] * bool(wanted.kept))
+        compare(
+            "kept aside", [data for data in kept if damage.name in small.segments], [wanted.kept] * bool(wanted.kept)
+        )
         if damage.name != small.snapshot:
             compare("opened once more", outcome(files, read_only=True), small.states[wanted.sequence])
     return wrong
@@ -676,11 +667,12 @@ def test_snapshot_that_is_damaged_proves_that_its_commits_were_durable() -> None
     assert "commit 2" in error.expected
 
 
-def _two_blocks() -> tuple[Image, str, list[tuple[int, int]]]:
+def _two_blocks(monkeypatch: pytest.MonkeyPatch) -> tuple[Image, str, list[tuple[int, int]]]:
     """A store whose snapshot has two blocks of equal length; its name, and where the blocks begin and end."""
+    monkeypatch.setattr("pystate.engine.snapshot_writer._BLOCK_ENTRIES", 4)
     files = MemoryFiles(seed=5)
     with pystate.open(DIRECTORY, files=files) as store:
-        store.family("default").update((b"%04d" % number, b"v") for number in range(1024))
+        store.family("default").update((b"%04d" % number, b"v") for number in range(8))
         store.snapshot()
     image = files.image(DIRECTORY)
     (name,) = (name for name in image if name.endswith(".snapshot"))
@@ -691,9 +683,9 @@ def _two_blocks() -> tuple[Image, str, list[tuple[int, int]]]:
     return image, name, [(block[0], block[0] + block[1]) for block in blocks]
 
 
-def test_blocks_of_a_snapshot_swapped_or_copied_are_detected() -> None:
+def test_blocks_of_a_snapshot_swapped_or_copied_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 20: a block is intact by itself, but not in this place."""
-    image, name, ((start, middle), (also_middle, end)) = _two_blocks()
+    image, name, ((start, middle), (also_middle, end)) = _two_blocks(monkeypatch)
     content = image[name]
     first, second = content[start:middle], content[middle:end]
     assert middle == also_middle

@@ -100,7 +100,9 @@ class FamilyMachine(RuleBasedStateMachine):
         self.family.forget_order()
 
     @precondition(lambda self: self.family.ordered is not None)
-    @rule(low=bounds, high=bounds, inclusive=st.booleans(), reverse=st.booleans(), count=st.integers(1, 6), data=st.data())
+    @rule(
+        low=bounds, high=bounds, inclusive=st.booleans(), reverse=st.booleans(), count=st.integers(1, 6), data=st.data()
+    )
     def scan(
         self, low: bytes | None, high: bytes | None, inclusive: bool, reverse: bool, count: int, data: st.DataObject
     ) -> None:
@@ -242,7 +244,8 @@ def test_values_stay_the_same_object() -> None:
     family, history = FamilyState(1, "family"), History(10**6)
     values = family.values
     epoch = history.pin(0)
-    for sequence, change in enumerate([{b"a": b"1"}, {b"a": None, b"b": b"2"}, {b"b": None}], start=1):
+    changes: list[Writes] = [{b"a": b"1"}, {b"a": None, b"b": b"2"}, {b"b": None}]
+    for sequence, change in enumerate(changes, start=1):
         family.apply(change, history, sequence)
     history.unpin(epoch)
     assert family.values is values
@@ -272,7 +275,9 @@ def test_order_that_exists_is_not_built_again() -> None:
     assert family.begin_ordering(None) is None
 
 
-@pytest.mark.parametrize("problem", ["a key that no scan would find", "a deleted key that would never go", "keys out of order"])
+@pytest.mark.parametrize(
+    "problem", ["a key that no scan would find", "a deleted key that would never go", "keys out of order"]
+)
 def test_broken_invariant_is_found_by_the_check(problem: str) -> None:
     """The check that the other tests lean on sees each kind of damage."""
     family = FamilyState(1, "family")

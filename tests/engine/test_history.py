@@ -156,7 +156,7 @@ SmallHistoryMachine.TestCase.settings = settings(max_examples=25, stateful_step_
 
 
 class TestHistoryAgainstCopiesOfTheState(HistoryMachine.TestCase):  # type: ignore[misc, valid-type]
-    """Guarantee 3 and 8: a pinned epoch shows the state at its pin, whatever is committed, pinned and unpinned since."""
+    """Guarantee 3 and 8: a pinned epoch shows the state at its pin, whatever is committed and unpinned since."""
 
 
 class TestHistoryWithALimitAgainstCopiesOfTheState(SmallHistoryMachine.TestCase):  # type: ignore[misc, valid-type]

@@ -91,7 +91,9 @@ def test_text_is_refused_with_the_way_out() -> None:
         as_key("text")
 
 
-@pytest.mark.parametrize("name", ["a", "default", "x" * FAMILY_NAME_BYTES_MAX, "ü" * 127, "名前", "a b", "a/b", ".", "~"])
+@pytest.mark.parametrize(
+    "name", ["a", "default", "x" * FAMILY_NAME_BYTES_MAX, "ü" * 127, "名前", "a b", "a/b", ".", "~"]
+)
 def test_family_name_of_printable_text_passes(name: str) -> None:
     """Row 79: up to the limit in bytes of UTF-8, whatever the script."""
     assert check_family_name(name) == name
@@ -99,7 +101,18 @@ def test_family_name_of_printable_text_passes(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "x" * (FAMILY_NAME_BYTES_MAX + 1), "ü" * 128, "\ud800", "a\udfffb", *map(chr, range(32)), "a\x7f", "\x80", "\x9f", "a\n"],
+    [
+        "",
+        "x" * (FAMILY_NAME_BYTES_MAX + 1),
+        "ü" * 128,
+        "\ud800",
+        "a\udfffb",
+        *map(chr, range(32)),
+        "a\x7f",
+        "\x80",
+        "\x9f",
+        "a\n",
+    ],
     ids=ascii,
 )
 def test_family_name_that_cannot_be_told_or_stored_is_refused(name: str) -> None:

@@ -119,7 +119,7 @@ ids = st.integers(1, 2**32 - 1)
 maps = st.dictionaries(st.binary(max_size=5), st.none() | st.binary(max_size=5))
 single = st.tuples(ids, st.binary(max_size=5), st.none() | st.binary(max_size=5)).map(list)
 several = st.lists(st.tuples(ids, maps), min_size=1, max_size=4).map(lambda pairs: [x for pair in pairs for x in pair])
-closing = st.just([]) | u64.map(lambda first: [first])
+closing = st.lists(u64, max_size=1)
 
 
 @given(single | several | closing)
@@ -143,7 +143,12 @@ def test_operations_by_family_keep_their_order(operations: Operations) -> None:
 
 
 anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.binary(max_size=3) | st.text(max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.binary(max_size=3)
+    | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.binary(max_size=3), inner, max_size=3),
     max_leaves=12,
 )

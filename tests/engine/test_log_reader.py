@@ -203,7 +203,12 @@ def test_junk_is_never_taken_for_a_commit(junk: bytes) -> None:
 
 def test_frames_are_shown_with_everything_about_them() -> None:
     """`read_log` shows kind, numbers, checksums and place of each frame."""
-    frames = [frame(5, 4), frame(6, 4, [1, {b"a": b"1", b"b": None}, 2, {b"c": b"2"}]), frame(6, 6, [7]), frame(6, 6, [])]
+    frames = [
+        frame(5, 4),
+        frame(6, 4, [1, {b"a": b"1", b"b": None}, 2, {b"c": b"2"}]),
+        frame(6, 6, [7]),
+        frame(6, 6, []),
+    ]
     shown = list(iter_frames("name", segment(*frames), HEADER))
     assert [(info.kind, info.operations, info.sequence, info.watermark) for info in shown] == [
         ("commit", 1, 5, 4), ("commit", 3, 6, 4), ("switch", 0, 6, 6), ("close", 0, 6, 6),

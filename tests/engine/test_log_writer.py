@@ -18,8 +18,8 @@ from pystate.engine.log_format import (
 )
 from pystate.engine.log_writer import FULL_ERRNOS, LogPosition, LogWriter, new_salt, publish_segment
 from pystate.errors import DiskFullError
-from tests.engine.memory_files import MemoryFiles, failure
-from tests.engine.small_stores import DIRECTORY, Frame, frames_of
+from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
+from tests.engine.small_stores import Frame, frames_of
 from tests.engine.watched_files import WatchedFiles, nth
 
 HEADER = SegmentHeader(store_id=bytes(16), generation=1, salt=b"salt", first=5)
@@ -169,7 +169,7 @@ def test_close_that_fails_releases_the_file(operation: str) -> None:
 
 
 def test_switch_makes_the_old_segment_durable_and_the_new_one_before_anything_else() -> None:
-    """Promise: a new segment exists durably, header and name, before its first frame, and after all before is durable."""
+    """Promise: a new segment exists durably before its first frame, and only after everything before it is durable."""
     log = Log()
     log.append(5)
     log.append(6)
@@ -213,7 +213,9 @@ SWITCH_STEPS = ("create", "write", "sync", "replace", "sync_directory")
 
 
 @pytest.mark.parametrize("step", SWITCH_STEPS)
-@pytest.mark.parametrize("error", [lambda: failure(errno.EIO), KeyboardInterrupt, MemoryError], ids=["EIO", "^C", "memory"])
+@pytest.mark.parametrize(
+    "error", [lambda: failure(errno.EIO), KeyboardInterrupt, MemoryError], ids=["EIO", "^C", "memory"]
+)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_switch_that_fails_before_the_new_segment_is_there_leaves_the_old_one_going_on(
     step: str, error: Callable[[], BaseException], after: bool
@@ -305,7 +307,7 @@ def test_append_that_fails_otherwise_is_not_undone(number: int) -> None:
     log = Log()
     log.append(5)
     log.files.before = nth("write", 1, lambda: failure(number))
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - told apart by its number
+    with pytest.raises(OSError) as caught:
         log.append(6)
     assert caught.value.errno == number
     assert ("truncate", LIVE) not in log.calls()

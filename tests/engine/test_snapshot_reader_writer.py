@@ -17,8 +17,7 @@ from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.engine.snapshot_writer import SnapshotCancelledError, encode_empty, write_snapshot
 from pystate.engine.state import State
 from pystate.errors import CorruptionError
-from tests.engine.memory_files import MemoryFiles, failure
-from tests.engine.small_stores import DIRECTORY
+from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
 from tests.engine.watched_files import WatchedFiles, nth
 
 NAME = snapshot_name(3)
@@ -48,9 +47,7 @@ class Written:
     def write(self, cancelled: Callable[[], bool] = lambda: False) -> int:
         pin = self.state.pin(durable_reader=True)
         try:
-            return write_snapshot(
-                self.files, DIRECTORY, self.header, self.state, self.state.families, pin, cancelled
-            )
+            return write_snapshot(self.files, DIRECTORY, self.header, self.state, self.state.families, pin, cancelled)
         finally:
             pin.release()
 
@@ -65,7 +62,9 @@ FAMILIES: Families = {"a": {b"k%d" % number: b"v" * number for number in range(9
 entries = st.dictionaries(st.binary(max_size=4), st.binary(max_size=40), max_size=12)
 
 
-@given(st.dictionaries(st.text(min_size=1, max_size=4), entries, min_size=1, max_size=4), st.none() | st.integers(0, 99))
+@given(
+    st.dictionaries(st.text(min_size=1, max_size=4), entries, min_size=1, max_size=4), st.none() | st.integers(0, 99)
+)
 @settings(max_examples=60)
 def test_families_written_and_read_are_the_same(families: Families, short: int | None) -> None:
     """Round trip with blocks of a few entries and bytes, read in groups of a few bytes; rows 41 and 43."""
@@ -142,7 +141,9 @@ def test_large_snapshot_is_synced_in_portions(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "replace"])
-@pytest.mark.parametrize("error", [lambda: failure(errno.ENOSPC), KeyboardInterrupt, MemoryError], ids=["full", "^C", "memory"])
+@pytest.mark.parametrize(
+    "error", [lambda: failure(errno.ENOSPC), KeyboardInterrupt, MemoryError], ids=["full", "^C", "memory"]
+)
 def test_snapshot_that_fails_leaves_nothing(operation: str, error: Callable[[], BaseException]) -> None:
     """Rows 34, 39, 45 and 46: at every call of every step; the old state is as it was."""
     number = 0
@@ -167,7 +168,12 @@ def test_snapshot_whose_temporary_file_cannot_be_removed_tells_the_first_error()
     """A failure is not hidden behind another; the leftover is harmless."""
     written = Written(FAMILIES)
     hooks = [nth("sync", 1, lambda: failure(errno.EIO)), nth("unlink", 1, lambda: failure(errno.EROFS))]
-    written.files.before = lambda operation, path: [hook(operation, path) for hook in hooks] and None
+
+    def fail(operation: str, path: str) -> None:
+        for hook in hooks:
+            hook(operation, path)
+
+    written.files.before = fail
     with pytest.raises(OSError, match="Input/output"):
         written.write()
     assert list(written.memory.image(DIRECTORY)) == [NAME + ".tmp"]
@@ -175,9 +181,7 @@ def test_snapshot_whose_temporary_file_cannot_be_removed_tells_the_first_error()
 
 def test_empty_snapshot_is_read_back() -> None:
     """What a new store begins with."""
-    header = SnapshotHeader(
-        store_id=bytes(16), sequence=3, generation=1, next_family_id=3, families={"a": 1, "b": 2}
-    )
+    header = SnapshotHeader(store_id=bytes(16), sequence=3, generation=1, next_family_id=3, families={"a": 1, "b": 2})
     files = MemoryFiles().restore(DIRECTORY, {NAME: encode_empty(header)})
     reader = SnapshotReader(files, PATH)
     assert reader.header == header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -12,8 +12,8 @@ import pystate
 from pystate import Store
 from pystate.engine import snapshots, threads
 from pystate.engine.names import snapshot_name
-from tests.engine.memory_files import MemoryFiles, failure
-from tests.engine.small_stores import DIRECTORY, contents
+from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
+from tests.engine.small_stores import contents
 from tests.engine.watched_files import WatchedFiles, nth
 
 
@@ -23,31 +23,36 @@ def files() -> WatchedFiles:
 
 
 @pytest.fixture
-def in_the_foreground(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A snapshot that is due is taken at once, by the leader's own thread, when it has let go of the lead.
+def in_the_foreground(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A snapshot that is due waits until the test calls `finish`, so that every run sees the same."""
+    stop = snapshots.Snapshots.stop
 
-    So a test sees the same at every run. The thread is run by `finish`.
-    """
+    def finish_and_stop(of: snapshots.Snapshots) -> None:
+        finish()
+        stop(of)
+
     monkeypatch.setattr(threads, "start_thread", _start)
+    monkeypatch.setattr(snapshots.Snapshots, "stop", finish_and_stop)
+    yield
+    _DUE.clear()
 
 
-class _Later(threading.Thread):
-    pending: list[Callable[[], None]] = []
+_DUE: list[Callable[[], None]] = []
 
 
 def _start(name: str, target: Callable[[], None]) -> threading.Thread:
-    _Later.pending.append(target)
-    thread = _Later(name=name)
+    _DUE.append(target)
+    thread = threading.Thread(name=name)
     thread.start()
     return thread
 
 
 def finish() -> int:
     """Run the snapshots that are due; how many there were."""
-    pending, _Later.pending = _Later.pending, []
-    for target in pending:
-        target()
-    return len(pending)
+    count = len(_DUE)
+    while _DUE:
+        _DUE.pop(0)()
+    return count
 
 
 def names(files: WatchedFiles) -> list[str]:
@@ -117,7 +122,7 @@ def test_snapshot_is_due_when_the_log_has_outgrown_the_floor_and_the_last_snapsh
             fill(store, 1, number)
             stats = store.stats()
             assert stats.snapshot_log_bytes == max(2000, stats.snapshot_bytes)
-            due = stats.log_bytes > stats.snapshot_log_bytes
+            due = int(stats.log_bytes > stats.snapshot_log_bytes)
             assert finish() == due
             taken += due
             assert store.stats().snapshots_taken == taken
@@ -126,7 +131,7 @@ def test_snapshot_is_due_when_the_log_has_outgrown_the_floor_and_the_last_snapsh
                 assert store.stats().log_segments == 1
         assert 4 < taken < 12
         assert store.stats().bytes_written < 4 * store.stats().bytes_committed
-        assert sum(len(files._real.image(DIRECTORY)[n]) for n in names(files)) < 3 * store.stats().snapshot_bytes  # type: ignore[attr-defined]
+        assert sum(map(len, files.real_image().values())) < 3 * store.stats().snapshot_bytes
     assert finish() == 0
 
 
@@ -137,7 +142,7 @@ def test_snapshot_that_fails_in_the_background_shows_and_is_tried_again_when_the
     """Row 30: the store stays usable, and the failure is visible in ``stats()`` until the next success."""
     with pystate.open(DIRECTORY, files=files, snapshot_log_bytes=2000) as store:
         number = 0
-        while not _Later.pending:
+        while not _DUE:
             fill(store, 1, number)
             number += 1
         files.before = nth("create", 1, lambda: failure(errno.EIO), for_ever=True)
@@ -148,7 +153,7 @@ def test_snapshot_that_fails_in_the_background_shows_and_is_tried_again_when_the
         assert "OSError" in stats.snapshot_error
         assert (stats.snapshots_taken, stats.failed) == (0, None)
         failed_at = stats.log_bytes
-        while not _Later.pending:
+        while not _DUE:
             fill(store, 1, number)
             number += 1
         assert failed_at + 2000 <= store.stats().log_bytes <= failed_at + 2300

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -291,17 +291,17 @@ def wait_until_inside(threads: list[threading.Thread]) -> None:
     A thread that waits for its turn shows the same innermost frame and instruction each time it is looked at, and one
     that runs does not; it is looked at many times, with other threads let run in between.
     """
-    steady, last = 0, None
+    steady, last, deadline = 0, None, time.monotonic() + PATIENCE
     while steady < 50:
-        frames = sys._current_frames()
-        places = [
-            (frame.f_code.co_filename, frame.f_lasti) if (frame := frames.get(t.ident or 0)) else None for t in threads
-        ]
-        inside = all(place and ("pystate" in place[0] or "threading" in place[0]) for place in places)
+        assert time.monotonic() < deadline, "a thread never stands still"
+        assert all(thread.is_alive() for thread in threads), "a thread did not wait but ended"
+        frames = sys._current_frames()  # there is no public way to see where a thread is
+        places = [(frame.f_code.co_filename, frame.f_lasti) for t in threads if (frame := frames.get(t.ident or 0))]
+        inside = len(places) == len(threads) and all("pystate" in file or "threading" in file for file, _ in places)
         steady = steady + 1 if inside and places == last else 0
         last = places
         for _ in range(20):
-            os.sched_yield() if hasattr(os, "sched_yield") else threading.Event().wait(0.001)
+            time.sleep(0)  # lets another thread run; does not wait for anything
 
 
 def test_commits_that_arrive_during_a_sync_share_the_next_one(tmp_path: Path) -> None:

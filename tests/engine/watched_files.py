@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pystate.engine.files import File, Files, HeldLock
+from tests.engine.memory_files import MemoryFiles
 
 T = TypeVar("T")
 
@@ -92,6 +93,11 @@ class WatchedFiles:
         self.open_files: list[WatchedFile] = []
         self.held_locks = 0
 
+    def real_image(self) -> dict[str, bytes]:
+        """The files of the store, when the real files are in memory."""
+        assert isinstance(self._real, MemoryFiles)
+        return self._real.image()
+
     @property
     def counts(self) -> Counter[str]:
         """How often each operation was called."""
@@ -100,7 +106,9 @@ class WatchedFiles:
     def portion(self, size: int) -> int:
         """How much of `size` one call does."""
         size = min(size, self.largest)
-        return size if self._short is None or not size else self._short.randint(1, size)
+        if self._short is None or not size or self._short.random() < 0.5:
+            return size
+        return self._short.randint(1, size)
 
     def call(self, operation: str, path: str, action: Callable[[], T], undo: Callable[[T], None] | None = None) -> T:
         """Do `action`, with the hooks around it."""

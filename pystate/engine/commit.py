@@ -16,7 +16,7 @@ from copy import copy
 from zlib import crc32
 
 from pystate.engine.conflicts import Reads, check_reads
-from pystate.engine.family_state import FamilyState
+from pystate.engine.family_state import FamilyState, Writes
 from pystate.engine.leadership import Leadership, Request
 from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, Buffer, as_key, as_value
 from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
@@ -180,6 +180,8 @@ class Committer:
                 request.error.__cause__ = failure.__cause__
         for request in group:
             request.done = True
+            if request.pin is not None:
+                request.pin.release()
         if accepted:
             self.joined += len(accepted) - 1
             if self.log is not None and self.log.total_bytes > self.log_total_max:
@@ -300,9 +302,9 @@ class Committer:
         self.check_writable()
         return FamilyNotFoundError(family.name, tuple(sorted(self.state.families)))
 
-    def delete_one(self, family: FamilyState, sync: bool, key: bytes) -> None:
-        """`commit` for one delete. Raises the same."""
-        self.commit(CommitRequest([(family, {key: None})], sync=sync))
+    def write_blind(self, family: FamilyState, sync: bool, writes: Writes) -> None:
+        """`commit` for operations on one family that nothing was read for. Raises the same."""
+        self.commit(CommitRequest([(family, writes)], sync=sync))
 
     def _put_in_group(self, family: FamilyState, sync: bool, key: bytes, value: bytes) -> None:
         """`put_one` in the general way: others are committing too, or there is no disk."""

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from pystate.engine.family_state import FamilyState, Pair
+from pystate.engine.family_state import FamilyState, Pair, Writes
 from pystate.engine.limits import Buffer, as_key
-from pystate.engine.mapping import FamilyWriter, check_limit, scan_bounds
+from pystate.engine.mapping import FamilyWriter, check_limit, new_items, scan_bounds
 from pystate.engine.scanning import scan_family
 from pystate.engine.state import State
+from pystate.errors import ClosedError, FamilyNotFoundError
 
-__all__ = ["DeleteOne", "Family", "PutOne"]
+__all__ = ["Family", "PutOne", "WriteBlind"]
 
 T = TypeVar("T")
 
 PutOne = Callable[[FamilyState, bool, bytes, bytes], None]
-DeleteOne = Callable[[FamilyState, bool, bytes], None]
+WriteBlind = Callable[[FamilyState, bool, Writes], None]
 
 
 class Family(FamilyWriter):
@@ -31,7 +32,7 @@ class Family(FamilyWriter):
     `put` is the committer's method for one operation, bound to this family, for the same reason.
     """
 
-    __slots__ = ("_delete_one", "_family", "_put_one", "_run", "_state", "_sync", "get", "put")
+    __slots__ = ("_family", "_put_one", "_run", "_state", "_sync", "_write_blind", "get", "put")
 
     if TYPE_CHECKING:
 
@@ -47,7 +48,7 @@ class Family(FamilyWriter):
         state: State,
         family: FamilyState,
         put_one: PutOne,
-        delete_one: DeleteOne,
+        write_blind: WriteBlind,
         run: Callable[[str, Callable[[FamilyWriter], Any]], Any],
         *,
         sync: bool,
@@ -57,7 +58,7 @@ class Family(FamilyWriter):
         self._run = run
         self._sync = sync
         self._put_one = put_one
-        self._delete_one = delete_one
+        self._write_blind = write_blind
         if family.loader is None:
             self._bind()
         else:
@@ -77,6 +78,13 @@ class Family(FamilyWriter):
         self._state.load(self._family)
         if not self._state.ended and not self._family.dropped:  # or else `_end` has been here
             self._bind()
+            if self._state.ended or self._family.dropped:
+                self._end(self._raise_ended)  # and now it has been here meanwhile
+
+    def _raise_ended(self) -> NoReturn:
+        if self._state.ended:
+            raise ClosedError("store", self._state.ended[0])
+        raise FamilyNotFoundError(self.name, tuple(sorted(self._state.families)))
 
     def _bind(self) -> None:
         """Point `get` and `put` at the loaded family."""
@@ -86,7 +94,7 @@ class Family(FamilyWriter):
     def _adopt(self, state: State, family: FamilyState) -> None:
         """Point the handle at another state; for a read-only store that had to read everything anew."""
         self.__init__(  # type: ignore[misc]
-            state, family, self._put_one, self._delete_one, self._run, sync=self._sync
+            state, family, self._put_one, self._write_blind, self._run, sync=self._sync
         )
 
     def _end(self, raise_error: Callable[[], NoReturn]) -> None:
@@ -132,7 +140,13 @@ class Family(FamilyWriter):
     def delete(self, key: Buffer) -> None:
         key = as_key(key)
         self._check()
-        self._delete_one(self._family, self._sync, key)
+        self._write_blind(self._family, self._sync, {key: None})
+
+    def update(self, other: Any = (), /, **keywords: Any) -> None:
+        writes = new_items(other, keywords)
+        self._check()
+        if writes:
+            self._write_blind(self._family, self._sync, writes)
 
     def delete_range(self, start: Buffer | None, stop: Buffer | None) -> None:
         bounds = scan_bounds(start, stop, None)

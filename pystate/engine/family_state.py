@@ -17,13 +17,14 @@ Everything here is called under the lock of the store's state, except where a me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeAlias
 
 from sortedcontainers import SortedList
 
 from pystate.engine.history import Epoch, History, changes
+from pystate.engine.ordering import in_portions
 
 __all__ = ["Bounds", "FamilyState", "Loader", "Pair", "Writes"]
 
@@ -131,21 +132,21 @@ class FamilyState:
         """Give up `ordered`; the next scan builds it again."""
         self.ordered, self.changed, self.absent = None, None, set()
 
-    def begin_ordering(self, epoch: Epoch | None) -> list[bytes] | None:
-        """First half of building `ordered`: all keys that a reader may see, in no order; None when it exists already.
+    def begin_ordering(self, epoch: Epoch | None) -> list[tuple[bytes, ...]] | None:
+        """First half of building `ordered`: all keys, in no order and in portions; None when it exists already.
 
         The caller passes the oldest pinned epoch, and sorts without the lock; `changed` notes what happens meanwhile.
         """
         if self.ordered is not None:
             return None
         self.changed = set()
-        keys = list(self.values)
+        portions = in_portions(self.values)
         if epoch is not None:
             for saved in changes(epoch, self.id):
                 self.changed.update(saved)
-        return keys
+        return portions
 
-    def finish_ordering(self, keys: list[bytes]) -> None:
+    def finish_ordering(self, keys: Iterable[bytes]) -> None:
         """Second half: take over the sorted keys."""
         self.ordered = SortedList(keys)
 
@@ -175,36 +176,37 @@ class FamilyState:
 
     def chunk(
         self, bounds: Bounds, epoch: Epoch | None, count: int, *, reverse: bool
-    ) -> tuple[list[Pair], bytes | None]:
+    ) -> tuple[list[bytes], list[bytes], bytes | None]:
         """Up to `count` entries within `bounds`, in order, as of `epoch` (None: now).
 
         Returns:
-            The entries, and the last key that was passed, or None when nothing lies behind them.
+            Keys, their values, and the last key that was passed, or None when nothing lies behind them.
         """
         if self.ordered is None or bounds.empty():
-            return [], None
+            return [], [], None
         inclusive = (bounds.low_inclusive, False)
         keys = list(islice(self.ordered.irange(bounds.low, bounds.high, inclusive, reverse), count))
         last = keys[-1] if len(keys) == count else None
-        return self.resolve(keys, epoch), last
+        return *self.resolve(keys, epoch), last
 
-    def resolve(self, keys: list[bytes], epoch: Epoch | None) -> list[Pair]:
-        """The entries of `keys` that exist as of `epoch` (None: now), in the same order."""
-        values = self.values
+    def resolve(self, keys: list[bytes], epoch: Epoch | None) -> tuple[list[bytes], list[bytes]]:
+        """Those of `keys` that exist as of `epoch` (None: now), in the same order, and their values."""
+        live = self.values
         saved = changes(epoch, self.id) if epoch is not None else []
         if not saved and not self.absent:
-            return list(zip(keys, map(values.__getitem__, keys), strict=True))
-        pairs = []
+            return keys, list(map(live.__getitem__, keys))
+        found, values = [], []
         for key in keys:
             for older in saved:
                 if key in older:
                     value = older[key][0]
                     break
             else:
-                value = values.get(key)
+                value = live.get(key)
             if value is not None:
-                pairs.append((key, value))
-        return pairs
+                found.append(key)
+                values.append(value)
+        return found, values
 
     def count(self, epoch: Epoch | None) -> int:
         """How many keys the family has as of `epoch` (None: now). Cost: what has changed since."""

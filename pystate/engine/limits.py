@@ -63,6 +63,8 @@ def as_value(value: object) -> bytes:
 
 
 def _as_bytes(data: object, what: str, limit: int) -> bytes:
+    if type(data) is bytes and len(data) <= limit:
+        return data
     if not isinstance(data, (bytes, bytearray, memoryview)):
         hint = "; encode it first, for example with .encode()" if isinstance(data, str) else ""
         raise TypeError(f"a {what} is bytes, bytearray or memoryview, not {type(data).__name__}{hint}")

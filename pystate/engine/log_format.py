@@ -184,12 +184,13 @@ def decode_operations(payload: bytes) -> Operations:
     size = len(operations)
     if size == 3:
         family_id, key, value = operations
-        good = type(family_id) is int and type(key) is bytes and (value is None or type(value) is bytes)
+        good = type(family_id) is int and family_id >= 0 and type(key) is bytes
+        good = good and (value is None or type(value) is bytes)
     elif size < 2:
-        good = not operations or type(operations[0]) is int
+        good = not operations or (type(operations[0]) is int and operations[0] > 0)
     else:
         ids, maps = operations[::2], operations[1::2]
-        good = size % 2 == 0 and all(type(i) is int for i in ids) and all(type(m) is dict for m in maps)
+        good = size % 2 == 0 and all(type(i) is int and i >= 0 for i in ids) and all(type(m) is dict for m in maps)
     if not good:
         raise ValueError("a payload in none of the known shapes")
     return operations

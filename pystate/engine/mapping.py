@@ -11,10 +11,10 @@ from abc import abstractmethod
 from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from pystate.engine.family_state import Bounds, Pair
+from pystate.engine.family_state import Bounds, Pair, Writes
 from pystate.engine.limits import Buffer, as_key, as_value
 
-__all__ = ["FamilyReader", "FamilyWriter", "check_limit", "prefix_end", "scan_bounds"]
+__all__ = ["FamilyReader", "FamilyWriter", "check_limit", "new_items", "prefix_end", "scan_bounds"]
 
 T = TypeVar("T")
 _MISSING: Any = object()
@@ -57,6 +57,18 @@ def check_limit(limit: object) -> int | None:
     if limit < 0:
         raise ValueError(f"limit is {limit}; it cannot be negative")
     return limit
+
+
+def new_items(other: Any, keywords: dict[str, Any]) -> Writes:
+    """What ``update(other, **keywords)`` puts.
+
+    Raises:
+        TypeError: there are keywords, or a key or value is not bytes-like. ValueError: one is longer than allowed.
+    """
+    if keywords:
+        raise TypeError("keys are bytes, so update takes no keyword arguments; pass a mapping or pairs")
+    pairs = other.items() if isinstance(other, Mapping) else other
+    return {as_key(key): as_value(value) for key, value in pairs}
 
 
 class _Values(ValuesView[bytes]):
@@ -279,16 +291,8 @@ class FamilyWriter(FamilyReader, MutableMapping[bytes, bytes]):
 
     def update(self, other: Any = (), /, **keywords: Any) -> None:
         """Put every item of a mapping, or of an iterable of pairs, as one commit."""
-        if keywords:
-            raise TypeError("keys are bytes, so update takes no keyword arguments; pass a mapping or pairs")
-        pairs = other.items() if isinstance(other, Mapping) else other
-        writes = [(as_key(key), as_value(value)) for key, value in pairs]
-
-        def action(family: FamilyWriter) -> None:
-            for key, value in writes:
-                family.put(key, value)
-
-        self._atomically(action)
+        for key, value in new_items(other, keywords).items():
+            self.put(key, value)  # type: ignore[arg-type]  # no deletion is among them
 
     def clear(self) -> None:
         """Remove every key, as one commit."""

@@ -176,8 +176,7 @@ class Recovered(NamedTuple):
         reader: of the snapshot, still open for the families.
         replay: families and operations after the snapshot.
         end: where the newest segment ends.
-        newest: the newest segment; `segment` is its header and `data_size` its size in bytes.
-        torn: the bytes behind the last intact frame of the newest segment.
+        newest: the newest segment; `segment` is its header and `data` its content.
         needed: the segments that were read, oldest first.
         log_bytes: their size.
         frames: commits taken from them.
@@ -193,14 +192,18 @@ class Recovered(NamedTuple):
     end: SegmentEnd
     newest: FileName
     segment: SegmentHeader
-    data_size: int
-    torn: bytes
+    data: bytes
     needed: list[FileName]
     log_bytes: int
     frames: int
     stale: list[FileName]
     damaged: list[FileName]
     inventory: Inventory
+
+    @property
+    def torn(self) -> bytes:
+        """What is behind the last intact frame of the newest segment."""
+        return self.data[self.end.offset :]
 
     def families(self) -> list[FamilyState]:
         """The families, those with entries in the snapshot not yet decoded."""
@@ -314,8 +317,7 @@ def _read_log(
         end=end,
         newest=name,
         segment=segment,
-        data_size=len(data),
-        torn=data[end.offset :],
+        data=data,
         needed=needed,
         log_bytes=log_bytes,
         frames=frames,

@@ -68,10 +68,10 @@ def is_unfinished_creation(files: Files, directory: str, inventory: Inventory) -
     path = files.join(directory, inventory.segments[0].name)
     head = read_head(files, path, SEGMENT_HEADER_SIZE + 1)
     try:
-        parse_segment_header(path, head)
+        header = parse_segment_header(path, head)
     except CorruptionError:
         return False
-    return len(head) == SEGMENT_HEADER_SIZE
+    return len(head) == SEGMENT_HEADER_SIZE and header.first == 1
 
 
 def create_store(files: Files, directory: str, families: Iterable[str]) -> None:
@@ -96,10 +96,9 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
     """Bring the log into a state that can be appended to; return where it ends, and the name of the file with what was
     cut.
 
-    After a clean stop nothing is written. After an unclean one the tail is cut off, what is accepted is synced, and a
-    new
-    generation begins with a new segment: a commit that was lost must never share (generation, sequence) with a later
-        one.
+    After a clean stop nothing is written. After an unclean one the newest segment is written anew, without its torn
+    tail, and a new generation begins with a new segment: a commit that was lost must never share (generation, sequence)
+    with a later one.
 
     Raises:
         OSError: a step failed; the store is as it was, or further on, and opening again is safe.
@@ -109,11 +108,11 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
     if recovered.decision.action == "clean":
         position = LogPosition(
             header=segment,
-            size=recovered.data_size,
+            size=len(recovered.data),
             sequence=end.sequence,
             closed=end.ending == "close",
             closed_name=recovered.newest.closed,
-            other_bytes=recovered.log_bytes - recovered.data_size,
+            other_bytes=recovered.log_bytes - len(recovered.data),
             other_segments=needed - 1,
         )
         return position, None
@@ -122,26 +121,30 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
     if recovered.torn:
         torn_name = f"{end.sequence + 1:020d}-generation-{segment.generation}{TORN_SUFFIX}"
         publish(files, directory, torn_name, recovered.torn)
-    file = files.open_append(path)
+    old = files.open_append(path)  # refused while a writer whose lock was taken from it still has the segment
     try:
-        if recovered.torn:
-            file.truncate(end.offset)
-        file.sync()  # what was accepted may so far stand only in the cache of a process that was killed
-        header = SegmentHeader(segment.store_id, segment.generation + 1, new_salt(files), end.sequence + 1)
-        publish_segment(files, directory, header)
-        replaced = header.first == segment.first
-        if not replaced:
-            frame = encode_operations([header.first])
-            write_all(file, encode_frame(segment.salt, salt_seed(segment.salt), end.sequence, end.sequence, frame))
+        # Written anew, not only synced: what was accepted may stand in the cache alone, and after a sync that failed
+        # for the process before this one the system may think that it is on the disk.
+        publish(files, directory, recovered.newest.name, recovered.data[: end.offset])
     finally:
-        file.close()
+        old.close()
+    header = SegmentHeader(segment.store_id, segment.generation + 1, new_salt(files), end.sequence + 1)
+    publish_segment(files, directory, header)
+    replaced = header.first == segment.first
+    if not replaced:
+        frame = encode_operations([header.first])
+        file = files.open_append(path)
+        try:
+            write_all(file, encode_frame(segment.salt, salt_seed(segment.salt), end.sequence, end.sequence, frame))
+        finally:
+            file.close()
     position = LogPosition(
         header=header,
         size=SEGMENT_HEADER_SIZE,
         sequence=end.sequence,
         closed=False,
         closed_name=False,
-        other_bytes=recovered.log_bytes - recovered.data_size + (0 if replaced else end.offset),
+        other_bytes=recovered.log_bytes - len(recovered.data) + (0 if replaced else end.offset),
         other_segments=needed - (1 if replaced else 0),
     )
     return position, torn_name

@@ -41,8 +41,8 @@ def scan_family(
     if bounds.empty() or limit == 0:
         return iter(())
     count = _FIRST_CHUNK if limit is None else min(limit, _FIRST_CHUNK)
-    pairs, last, pin = state.chunk(family, bounds, pin, count, reverse=reverse, keep=True, need=limit)
-    return _entries(state, family, bounds, pin, check, ended, pairs, last, reverse, limit)
+    keys, values, last, pin = state.chunk(family, bounds, pin, count, reverse=reverse, need=limit)
+    return _entries(state, family, bounds, pin, check, ended, keys, values, last, reverse, limit)
 
 
 def _entries(
@@ -52,22 +52,25 @@ def _entries(
     pin: Pin | None,
     check: Callable[[], None],
     ended: list[str],
-    pairs: list[Pair],
+    keys: list[bytes],
+    values: list[bytes],
     last: bytes | None,
     reverse: bool,
     limit: int | None,
 ) -> Iterator[Pair]:
-    store_ended = state.ended
     while True:
         if limit is not None:
-            del pairs[limit:]
-            limit -= len(pairs)
-        for pair in pairs:
-            if ended or store_ended:
-                check()
-            yield pair
+            del keys[limit:]
+            limit -= len(keys)
+        # Whoever ends what is scanned empties these keys, so that the iteration stops there and `check` raises.
+        state.scanned[id(keys)] = keys, ended
+        try:
+            yield from zip(keys, values)  # noqa: B905 - without a check of the lengths it survives being emptied
+        finally:
+            del state.scanned[id(keys)]
+        if ended or state.ended:
+            check()
         if last is None or limit == 0:
             return
-        check()
         bounds = bounds.after(last, reverse=reverse)
-        pairs, last, pin = state.chunk(family, bounds, pin, _CHUNK, reverse=reverse, keep=True, need=limit)
+        keys, values, last, pin = state.chunk(family, bounds, pin, _CHUNK, reverse=reverse, need=limit)

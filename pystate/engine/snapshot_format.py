@@ -182,7 +182,9 @@ def decode_header(path: str, data: bytes, checksum: int) -> SnapshotHeader:
     except msgspec.MsgspecError as error:
         raise CorruptionError(path, offset=PRELUDE_SIZE, expected="a header map", found=str(error)) from None
     ids = set(header.families.values())
-    good = len(header.store_id) == 16 and len(ids) == len(header.families) and header.sequence >= 0
+    good = (
+        len(header.store_id) == 16 and len(ids) == len(header.families) and min(header.sequence, header.generation) >= 0
+    )
     if not good or not all(1 <= family_id < header.next_family_id <= 2**32 for family_id in ids):
         found = f"families {header.families!r}, next family id {header.next_family_id}"
         raise CorruptionError(path, offset=PRELUDE_SIZE, expected="families with ids of their own", found=found)

@@ -18,7 +18,7 @@ from pystate.engine.snapshot_format import (
     decode_prelude,
     decode_trailer,
 )
-from pystate.errors import CorruptionError
+from pystate.errors import ClosedError, CorruptionError
 
 __all__ = ["SnapshotReader"]
 
@@ -101,7 +101,7 @@ class SnapshotReader:
         for group in _groups(self._index[family_id].blocks):
             start = group[0].offset
             if self._file is None:
-                raise ValueError(f"{self.path}: this reader is closed")
+                raise ClosedError("store", "is closed; open it again with pystate.open(path)")
             data = memoryview(read_exactly(self._file, start, group[-1].offset + group[-1].length - start))
             for block in group:
                 at = block.offset - start

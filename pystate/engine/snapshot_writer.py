@@ -104,13 +104,13 @@ def _write(
 
 
 def _blocks(state: State, family: FamilyState, pin: Pin) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    every = state.sorted_keys(family, pin)
-    for start in range(0, len(every), _BLOCK_ENTRIES):
-        keys, values = state.columns(family, every[start : start + _BLOCK_ENTRIES], pin)
-        while keys:
-            count = _fitting(keys, values)
-            yield keys[:count], values[:count]
-            keys, values = keys[count:], values[count:]
+    for portion in state.sorted_keys(family, pin):
+        for start in range(0, len(portion), _BLOCK_ENTRIES):
+            keys, values = state.columns(family, list(portion[start : start + _BLOCK_ENTRIES]), pin)
+            while keys:
+                count = _fitting(keys, values)
+                yield keys[:count], values[:count]
+                keys, values = keys[count:], values[count:]
 
 
 def _fitting(keys: list[bytes], values: list[bytes]) -> int:

@@ -143,10 +143,13 @@ class Snapshots:
         """Take a snapshot now, unless nothing has been committed since the last one.
 
         Raises:
+            SnapshotCancelledError: the store is closing.
             CorruptionError: a family that must be copied is damaged. OSError: a step failed.
             StoreFailedError, ClosedError: the store cannot be written to any more.
         """
         with self._one_at_a_time:
+            if self._cancelled:
+                raise SnapshotCancelledError
             for family in list(self._state.families.values()):
                 self._state.load(family)
             self._committer.sync_ahead()
@@ -211,6 +214,8 @@ class Snapshots:
         """Give up a snapshot in progress, and begin no more; wait until its thread has ended."""
         self._cancelled = True
         self._idle.wait()
+        with self._one_at_a_time:
+            pass  # one that was asked for by hand may still be removing files
         running = self._running
         if running is not None and running is not threading.current_thread():
             running.join()

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import TypeAlias
 
 from pystate.engine import threads
-from pystate.engine.family_state import Bounds, FamilyState, Pair, Writes
+from pystate.engine.family_state import Bounds, FamilyState, Writes
 from pystate.engine.history import Epoch, History, changes, lookup, too_old
 from pystate.engine.limits import check_family_name
 from pystate.engine.log_format import CATALOGUE, Operations, operations_by_family, pack_family_id, unpack_family_id
-from pystate.engine.ordering import sort_keys
+from pystate.engine.ordering import in_portions, sort_keys
 from pystate.errors import FamilyNotFoundError
 
 __all__ = ["Change", "Pin", "State"]
@@ -39,6 +40,7 @@ class State:
         next_family_id: the id that the next family gets.
         history: old values for pinned epochs.
         ended: not empty once the store is closed.
+        scanned: the keys that scans in progress still have before them, and the `ended` of what they scan.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class State:
         self.next_family_id = next_family_id
         self.history = History(history_bytes)
         self.ended: list[str] = []
+        self.scanned: dict[int, tuple[list[bytes], list[str]]] = {}
         self._released: deque[tuple[Epoch, bool]] = deque()
         self._load_lock = threads.new_lock()
 
@@ -92,7 +95,7 @@ class State:
     def apply_locked(self, commit: Iterable[Change], sequence: int) -> None:
         """`apply`, for a caller that holds the lock."""
         if self._released:
-            self._drain()
+            self.drain()
         for family, writes in commit:
             if family is None:
                 self._change_catalogue(writes)
@@ -147,7 +150,7 @@ class State:
     def pin_locked(self, *, durable_reader: bool = False) -> Pin:
         """`pin`, for a caller that holds the lock."""
         if self._released:
-            self._drain()
+            self.drain()
         return Pin(self, self.history.pin(self.sequence, durable_reader=durable_reader), durable_reader)
 
     def release(self, epoch: Epoch, durable_reader: bool) -> None:
@@ -156,11 +159,12 @@ class State:
         self._released.append((epoch, durable_reader))
         if self.lock.acquire(blocking=False):
             try:
-                self._drain()
+                self.drain()
             finally:
                 self.lock.release()
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Do the releases that found the lock taken; under the lock."""
         released, history = self._released, self.history
         while released:
             epoch, durable_reader = released.popleft()
@@ -207,17 +211,16 @@ class State:
         count: int,
         *,
         reverse: bool,
-        keep: bool = False,
-        need: int | None = None,
-    ) -> tuple[list[Pair], bytes | None, Pin | None]:
+        need: int | None,
+    ) -> tuple[list[bytes], list[bytes], bytes | None, Pin | None]:
         """The next entries of a scan; see `FamilyState.chunk`.
 
         Arguments:
-            keep: when more than these entries is wanted and there is no `pin`, pin the state they were read from.
-            need: how many are wanted in all; None for all there are.
+            need: how many are wanted in all; None for all there are. If these are not enough and there is no `pin`, the
+                state they were read from is pinned.
 
         Returns:
-            Entries, the last key passed (None at the end), and the pin.
+            Keys, their values, the last key passed (None at the end), and the pin.
 
         Raises:
             ConflictError: the pin is too old.
@@ -225,15 +228,15 @@ class State:
         while True:
             with self.lock:
                 if self._released:
-                    self._drain()
+                    self.drain()
                 if pin is not None and pin.epoch.expired:
                     raise too_old(pin.epoch)
                 if family.ordered is not None and self._caught_up(family):
                     epoch = pin.epoch if pin is not None else None
-                    pairs, last = family.chunk(bounds, epoch, count, reverse=reverse)
-                    if keep and pin is None and last is not None and (need is None or len(pairs) < need):
+                    keys, values, last = family.chunk(bounds, epoch, count, reverse=reverse)
+                    if pin is None and last is not None and (need is None or len(keys) < need):
                         pin = self.pin_locked()
-                    return pairs, last, pin
+                    return keys, values, last, pin
             self._order(family)
 
     def _caught_up(self, family: FamilyState) -> bool:
@@ -246,22 +249,28 @@ class State:
             return
         with self._load_lock:
             with self.lock:
-                keys = family.begin_ordering(self.history.oldest)
-            if keys is not None:
-                keys = sort_keys(keys)
+                portions = family.begin_ordering(self.history.oldest)
+            if portions is not None:
+                portions = sort_keys(portions)
                 with self.lock:
-                    family.finish_ordering(keys)
+                    family.finish_ordering(chain.from_iterable(portions))
 
-    def sorted_keys(self, family: FamilyState, pin: Pin) -> list[bytes]:
-        """At least every key that `family` has as of `pin`, in order, without leaving anything behind.
+    def sorted_keys(self, family: FamilyState, pin: Pin) -> list[tuple[bytes, ...]]:
+        """At least every key that `family` has as of `pin`, in order and in portions, leaving nothing behind.
 
         Raises:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            keys = list(family.values)
             gone = {key for saved in changes(pin.epoch, family.id) for key in saved if key not in family.values}
-        return sort_keys(keys + list(gone) if gone else keys)
+            portions = in_portions(family.values)
+        return sort_keys(portions + in_portions(gone))
+
+    def end_scans(self, ended: list[str] | None = None) -> None:
+        """Stop the scans in progress: those of one view or transaction, by its `ended`, or all."""
+        for keys, owner in list(self.scanned.values()):
+            if ended is None or owner is ended:
+                keys.clear()
 
     def columns(self, family: FamilyState, keys: list[bytes], pin: Pin) -> tuple[list[bytes], list[bytes]]:
         """Those of `keys` (from `sorted_keys`) that exist as of `pin`, and their values.
@@ -270,10 +279,7 @@ class State:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            if not changes(pin.epoch, family.id):
-                return keys, list(map(family.values.__getitem__, keys))
-            pairs = family.resolve(keys, pin.epoch)
-        return [key for key, _ in pairs], [value for _, value in pairs]
+            return family.resolve(keys, pin.epoch)
 
 
 class Pin:

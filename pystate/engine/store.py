@@ -22,6 +22,7 @@ from pystate.engine.log_writer import LogWriter
 from pystate.engine.mapping import FamilyWriter
 from pystate.engine.repair import RecoveryReport
 from pystate.engine.snapshot_reader import SnapshotReader
+from pystate.engine.snapshot_writer import SnapshotCancelledError
 from pystate.engine.snapshots import Snapshots
 from pystate.engine.state import Change, State
 from pystate.engine.stats import StoreStats
@@ -140,12 +141,23 @@ class Store:
             FamilyNotFoundError: there is none of this name. TypeError, ValueError: it cannot be a name.
             ClosedError: the store is closed.
         """
-        if name in self._handles:
-            return self._handles[name]
+        handle = self._handles.get(name)
+        if handle is not None and not handle._family.dropped and self._ended is None:
+            return handle
         self._check()
-        family = self._state.family(name)
         with self._handles_lock:
-            return self._handles.setdefault(name, self._new_handle(family))
+            family = self._state.family(name)
+            self._end_dropped(name)
+            handle = self._handles.setdefault(name, self._new_handle(family))
+            self._check()  # or else `close` may have ended all handles before this one was among them
+            return handle
+
+    def _end_dropped(self, name: str) -> None:
+        """End the handle of this name if its family is gone; under the lock of the handles."""
+        handle = self._handles.get(name)
+        if handle is not None and handle._family.dropped:
+            del self._handles[name]
+            handle._end(lambda: self._raise_dropped(name))
 
     def create_family(self, name: str) -> Family:
         """Make an empty family, durably, and return it.
@@ -183,9 +195,7 @@ class Store:
 
         self._change_catalogue(drop)
         with self._handles_lock:
-            handle = self._handles.pop(name, None)
-        if handle is not None:
-            handle._end(lambda: self._raise_dropped(name))
+            self._end_dropped(name)
 
     def _change_catalogue(self, change: Callable[[], list[Change]]) -> None:
         committer = self._writer()
@@ -265,7 +275,10 @@ class Store:
         """
         self._writer()
         if self._parts.snapshots is not None:
-            self._parts.snapshots.take()
+            try:
+                self._parts.snapshots.take()
+            except SnapshotCancelledError:
+                raise ClosedError("store", "was closed while it took a snapshot; open it again") from None
 
     def refresh(self) -> int:
         """For a read-only store: bring in what its writer has committed since; return the sequence.
@@ -325,9 +338,9 @@ class Store:
     def _end(self, error: ClosedError) -> None:
         self._ended = error
         self._state.ended.append(error.hint)
+        self._state.end_scans()
         for handle in list(self._handles.values()):
             handle._end(self._raise_ended)
-        self._handles = {}
         open_stores.discard(self)
 
     def _give_up_in_child(self) -> None:
@@ -379,7 +392,7 @@ class Store:
         committer, sync = self._parts.committer, self._parts.durability == "sync"
         if committer is None:
             return Family(self._state, family, self._refuse, self._refuse, self._run_on_family, sync=sync)
-        return Family(self._state, family, committer.put_one, committer.delete_one, self._run_on_family, sync=sync)
+        return Family(self._state, family, committer.put_one, committer.write_blind, self._run_on_family, sync=sync)
 
     def _refuse(self, *_: object) -> NoReturn:
         raise ReadOnlyError(self._parts.path or "(memory)")
@@ -395,6 +408,7 @@ class Store:
         parts, state, log, snapshots = self._parts, self._state, self._parts.log, self._parts.snapshots
         committer, found, reader = parts.committer, parts.recovery, parts.reader
         with state.lock:
+            state.drain()
             families = {
                 name: len(family.values) if family.loader is None else None
                 for name, family in sorted(state.families.items())

@@ -147,7 +147,10 @@ class Transaction:
             if self._committer is None:
                 raise ReadOnlyError(self._path)
             reads = [(handle._family, handle._reads) for handle in touched]
-            return self._committer.commit(CommitRequest(changes, sync=self._sync, reads=reads, pin=self._pin))  # type: ignore[arg-type]
+            request = CommitRequest(changes, sync=self._sync, reads=reads, pin=self._pin)  # type: ignore[arg-type]
+            # From here on the request has the pin: an interrupt may take this thread away while a leader decides it.
+            self._end("has been committed or has failed to; begin a new one", release=False)
+            return self._committer.commit(request)
         finally:
             self._end("has been committed or has failed to; begin a new one")
 
@@ -155,11 +158,13 @@ class Transaction:
         """Forget the writes; the transaction ends. May be called twice, and after a commit, where it does nothing."""
         self._end("has been rolled back; begin a new one")
 
-    def _end(self, how: str) -> None:
+    def _end(self, how: str, *, release: bool = True) -> None:
         pin, self._pin = self._pin, None
         if pin is not None:
             self._ended.append(how)
-            pin.release()
+            self._state.end_scans(self._ended)
+            if release:
+                pin.release()
             for handle in self._handles.values():
                 handle._writable = False
 

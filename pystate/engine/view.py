@@ -83,6 +83,7 @@ class View:
         pin, self._pin = self._pin, None
         if pin is not None:
             self._ended.append("is closed; take a new one with store.view()")
+            self._state.end_scans(self._ended)
             pin.release()
 
     def _check(self) -> None:

@@ -42,7 +42,7 @@ def arrive_in_threads(leadership: Leadership, work: Iterable[Callable[[], None]]
         thread = threading.Thread(target=piece, daemon=True)
         thread.start()
         threads.append(thread)
-        while len(leadership.queue) < number:
+        while len(leadership.queue) < number and thread.is_alive():
             threading.Event().wait(0.0001)
     return threads
 

@@ -94,7 +94,7 @@ def general(parts: Parts, key: bytes, value: bytes | None, *, sync: bool = True)
 
 def single(parts: Parts, key: bytes, value: bytes | None, *, sync: bool = True) -> int:
     if value is None:
-        parts.committer.delete_one(parts.family, sync, key)
+        parts.committer.write_blind(parts.family, sync, {key: None})
     else:
         parts.committer.put_one(parts.family, sync, key, value)
     return parts.state.sequence
@@ -402,7 +402,7 @@ def test_group_interrupted_before_it_is_written_acknowledges_nothing(parts: Part
     assert isinstance(first.error, ConflictError)
     assert [request.done for request in waiting] == [True] * 3
     assert (interrupted.sequence, last.sequence) == (2, 3)
-    assert parts.state.history.pins == 1  # of the refused one, whose transaction lets go of it
+    assert parts.state.history.pins == 0
 
 
 def test_transaction_put_back_by_an_interrupted_leader_still_conflicts(parts: Parts) -> None:

@@ -515,8 +515,10 @@ def test_payload_that_claims_to_be_huge_is_refused_and_costs_no_memory(bomb: str
     ("field", "value"),
     [("header length", 2**32 - 1), ("index offset", 2**64 - 1), ("index offset", 0), ("index length", 2**32 - 1)],
 )
-def test_length_in_a_snapshot_that_is_huge_is_refused_and_costs_no_memory(field: str, value: int) -> None:
-    """Row 16, R10: with right checksums around it."""
+def test_length_in_a_snapshot_that_is_huge_is_refused_and_costs_no_memory(
+    tmp_path: Path, field: str, value: int
+) -> None:
+    """Row 16, R10: with right checksums around it; on a real disk, where asking for bytes makes room for them."""
     content = bytearray(SYNC.image[SYNC.snapshot])
     if field == "header length":
         struct.pack_into("<I", content, 12, value)
@@ -525,13 +527,18 @@ def test_length_in_a_snapshot_that_is_huge_is_refused_and_costs_no_memory(field:
         at = len(content) - 32
         struct.pack_into("<Q" if field == "index offset" else "<I", content, at + 8 * (field == "index length"), value)
         struct.pack_into("<I", content, at + 20, crc32(content[at : at + 20]))
-    tracemalloc.start()
-    try:
-        _refused(SYNC, SYNC.with_file(SYNC.snapshot, bytes(content)))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 2_000_000
+    image = SYNC.with_file(SYNC.snapshot, bytes(content))
+    _refused(SYNC, image)
+    directory = on_disk(tmp_path, image)
+    for read_only in (True, False):
+        tracemalloc.start()
+        try:
+            with pytest.raises(CorruptionError):
+                pystate.open(directory, read_only=read_only)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 2_000_000
 
 
 @pytest.mark.parametrize(

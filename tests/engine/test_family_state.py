@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -78,9 +79,9 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.family.ordered is None and self.sorting is None)
     @rule()
     def begin_ordering(self) -> None:
-        keys = self.family.begin_ordering(self.history.oldest)
-        assert keys is not None
-        self.sorting = sorted(keys)
+        portions = self.family.begin_ordering(self.history.oldest)
+        assert portions is not None
+        self.sorting = sorted(chain.from_iterable(portions))
 
     @precondition(lambda self: self.sorting is not None)
     @rule()
@@ -110,11 +111,11 @@ class FamilyMachine(RuleBasedStateMachine):
         while not self.family.catch_up(readers=self.history.newest is not None):
             self.family.check()
         for epoch, state in [(None, self.live), *self.readers]:
-            found, rest = [], Bounds(low, high, inclusive)
+            found, rest = list[tuple[bytes, bytes]](), Bounds(low, high, inclusive)
             while True:
-                pairs, last = self.family.chunk(rest, epoch, count, reverse=reverse)
-                assert len(pairs) <= count
-                found += pairs
+                keys, values, last = self.family.chunk(rest, epoch, count, reverse=reverse)
+                assert len(keys) <= count
+                found += zip(keys, values, strict=True)
                 if last is None:
                     break
                 rest = rest.after(last, reverse=reverse)
@@ -130,7 +131,8 @@ class FamilyMachine(RuleBasedStateMachine):
         assert self.family.count(None) == len(self.live)
         for epoch, state in self.readers:
             assert self.family.count(epoch) == len(state)
-            assert self.family.resolve(sorted(state), epoch) == sorted(state.items())
+            keys, values = self.family.resolve(sorted(state), epoch)
+            assert list(zip(keys, values, strict=True)) == sorted(state.items())
 
     @precondition(lambda self: not self.readers and self.family.ordered is not None)
     @rule()
@@ -255,9 +257,9 @@ def test_order_that_too_much_has_changed_under_is_built_anew() -> None:
     """Sorting is cheaper than catching up, and what is noted does not grow for ever."""
     family, history = FamilyState(1, "family"), History(10**6)
     family.apply({b"%d" % number: b"" for number in range(10)}, history, 1)
-    keys = family.begin_ordering(None)
-    assert keys is not None
-    family.finish_ordering(sorted(keys))
+    portions = family.begin_ordering(None)
+    assert portions is not None
+    family.finish_ordering(sorted(chain.from_iterable(portions)))
     for sequence in range(2, 100):
         family.apply({b"%d" % (sequence * 10 + number): b"" for number in range(3)}, history, sequence)
         assert len(family.changed or ()) <= 13

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dis
+import gc
+import os
 import random
 import signal
 import sys
@@ -10,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from types import FrameType
+from typing import Any, Literal
 
 import pytest
 
@@ -20,7 +24,7 @@ from tests.engine.directories import contents
 from tests.engine.faulty_files import FaultyFiles
 
 #: Far more than any test takes; it is only reached when something hangs.
-PATIENCE = 60.0
+PATIENCE = 30.0
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -497,6 +501,105 @@ def test_keyboard_interrupt_while_waiting_for_the_leader_leaves_the_store_usable
         assert seen.keys() - {b"interrupted"} == {b"a", b"leader", b"after"}
         assert store.stats().failed is None
     assert contents(path) == {"default": seen}
+
+
+#: The instructions after which the interpreter lets a signal in.
+CHECKED = {"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"}
+
+
+class InterruptAt:
+    """Within the `with` statement, raise KeyboardInterrupt at the `nth` place in the engine where a signal would.
+
+    What runs below a finaliser is left out: the interpreter swallows whatever is raised there.
+    """
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+        self._last: dict[FrameType, str] = {}
+
+    def __enter__(self) -> InterruptAt:
+        gc.disable()
+        sys._getframe().f_trace_opcodes = True
+        sys.settrace(self._enter_function)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+        gc.enable()
+        self._last.clear()  # frames keep alive what they refer to
+
+    def _enter_function(self, frame: FrameType, _event: str, _argument: object) -> Callable[..., Any] | None:
+        caller: FrameType | None = frame
+        while caller is not None and "engine" in caller.f_code.co_filename:
+            if caller.f_code.co_name == "__del__":
+                return None
+            caller = caller.f_back
+        if "pystate" + os.sep + "engine" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        if event == "opcode":
+            last = self._last.get(frame)
+            self._last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if last in CHECKED:
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        elif event == "return":
+            self._last.pop(frame, None)
+        return self._step
+
+
+def interrupt_and_look(path: Path | None, write: Callable[[Store], object], nth: int) -> bool:
+    """Interrupt one write, then use the store as if nothing had been; False when there is no `nth` place."""
+    store = pystate.memory() if path is None else pystate.open(str(path), durability="process")
+    family = store.family("default")
+    family[b"a"] = b"1"
+    old, new = {b"a": b"1"}, {b"a": b"1", b"b": b"2"}
+    with InterruptAt(nth) as interrupt:
+        try:
+            write(store)
+        except (KeyboardInterrupt, pystate.StoreFailedError):
+            pass
+    seen = dict(family)
+    assert seen in (old, new)
+    try:
+        store.transact(lambda txn: txn.put("default", b"c", b"3"))
+        seen[b"c"] = b"3"
+    except pystate.StoreFailedError:
+        pass
+    assert dict(family) == seen
+    store.close()
+    if path is not None:
+        found = contents(path)["default"]
+        assert found == seen or (b"c" not in seen and found in (old, new))
+        assert pystate.verify(str(path)).ok
+    return interrupt.left <= 0
+
+
+@pytest.mark.parametrize("disk", [False, True], ids=["memory", "disk"])
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda store: store.family("default").put(b"b", b"2"), id="put"),
+        pytest.param(lambda store: store.family("default").setdefault(b"b", b"2"), id="setdefault"),
+        pytest.param(lambda store: store.transact(lambda txn: txn.put("default", b"b", b"2")), id="transaction"),
+    ],
+)
+def test_keyboard_interrupt_at_any_moment_leaves_locks_free_and_old_or_new_state(
+    tmp_path: Path, write: Callable[[Store], object], disk: bool
+) -> None:
+    """Row 45: swept over every place of a write at which the interpreter would raise it."""
+    outcomes = [True]
+
+    def run() -> None:
+        nth = len(outcomes)
+        outcomes.append(interrupt_and_look(tmp_path / str(nth) if disk else None, write, nth))
+
+    while outcomes[-1]:
+        run_together(run)
 
 
 # ---- closing --------------------------------------------------------------------------------------------------------

@@ -76,10 +76,9 @@ class Family(FamilyWriter):
 
     def _load(self) -> None:
         self._state.load(self._family)
-        if not self._state.ended and not self._family.dropped:  # or else `_end` has been here
-            self._bind()
-            if self._state.ended or self._family.dropped:
-                self._end(self._raise_ended)  # and now it has been here meanwhile
+        self._bind()
+        if self._state.ended or self._family.dropped:  # looked at afterwards: `_end` may have been here at any moment
+            self._end(self._raise_ended)
 
     def _raise_ended(self) -> NoReturn:
         if self._state.ended:

@@ -152,9 +152,11 @@ class LogWriter:
                 self._closed = False
             self._file = self._files.open_append(self.path)
             if self._closed:
-                # Closed, but killed before it got its name, and perhaps before the closing frame was synced. What comes
-                # behind a closing frame proves that it was durable, so it must be.
+                # It ends in a closing frame and has no closed name: who wrote it, or took the name away, was killed
+                # before syncing that. What comes behind a closing frame proves that it was durable, so it must be; and
+                # the closed name must not come back over it.
                 self._file.sync()
+                self._files.sync_directory(self._directory)
                 self._closed = False
             self.write = self._file.write
         return self._file

@@ -716,7 +716,7 @@ def test_leftover_temporary_files_of_any_content_are_ignored_and_removed_by_a_su
     leftovers = {
         "x.tmp": b"",
         f"{9:020d}.snapshot.tmp": SYNC.image[SYNC.snapshot],
-        f"{5:020d}.log.tmp": SYNC.image[SYNC.newest][:100],
+        f"{77:020d}.log.tmp": SYNC.image[SYNC.newest][:100],
         f"{1:020d}.closed.tmp": b"\xff" * 100,
     }
     image = {**SYNC.image, **leftovers}

@@ -119,7 +119,7 @@ ids = st.integers(1, 2**32 - 1)
 maps = st.dictionaries(st.binary(max_size=5), st.none() | st.binary(max_size=5))
 single = st.tuples(ids, st.binary(max_size=5), st.none() | st.binary(max_size=5)).map(list)
 several = st.lists(st.tuples(ids, maps), min_size=1, max_size=4).map(lambda pairs: [x for pair in pairs for x in pair])
-closing = st.lists(u64, max_size=1)
+closing = st.lists(st.integers(1, 2**64 - 1), max_size=1)
 
 
 @given(single | several | closing)
@@ -154,18 +154,22 @@ anything = st.recursive(
 )
 
 
+def is_id(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
 def is_operations(value: Any) -> bool:
     """The four shapes, once more and more slowly."""
     if not isinstance(value, list):
         return False
     if len(value) == 3:
         family_id, key, data = value
-        return type(family_id) is int and isinstance(key, bytes) and (data is None or isinstance(data, bytes))
+        return is_id(family_id) and isinstance(key, bytes) and (data is None or isinstance(data, bytes))
     if len(value) <= 1:
-        return all(type(first) is int for first in value)
+        return all(is_id(first) and first > 0 for first in value)
     pairs = list(zip(value[::2], value[1::2], strict=False))
     return len(value) % 2 == 0 and all(
-        type(family_id) is int
+        is_id(family_id)
         and isinstance(writes, dict)
         and all(isinstance(k, bytes) and (v is None or isinstance(v, bytes)) for k, v in writes.items())
         for family_id, writes in pairs

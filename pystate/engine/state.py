@@ -157,11 +157,9 @@ class State:
         """End a reading. May be called from a finaliser, and so at any moment, even by a thread that holds the lock:
         then the next commit or reader does the work."""
         self._released.append((epoch, durable_reader))
-        if self.lock.acquire(blocking=False):
-            try:
+        if not self.lock.locked():  # not acquire(blocking=False): an interrupt right behind it would keep the lock
+            with self.lock:
                 self.drain()
-            finally:
-                self.lock.release()
 
     def drain(self) -> None:
         """Do the releases that found the lock taken; under the lock."""

@@ -361,6 +361,21 @@ def test_sync_on_request_that_fails_fails_the_store(parts: Parts) -> None:
     assert parts.family.values == {b"k": b"v"}
 
 
+def test_sync_ahead_that_fails_fails_the_store(parts: Parts) -> None:
+    """Row 33, R4: a sync that failed is never tried again, whoever asked for it."""
+    general(parts, b"k", b"v", sync=False)
+    parts.committer.sync_ahead()
+    assert parts.log.durable == 0
+    parts.files.before = nth("sync", 1, lambda: failure(errno.EIO))
+    with pytest.raises(StoreFailedError):
+        parts.committer.sync_ahead()
+    for call in (parts.committer.sync_ahead, parts.committer.sync):
+        with pytest.raises(StoreFailedError) as caught:
+            call()
+        assert not caught.value.unknown
+    assert parts.calls().count("sync") == 2
+
+
 class Raises(Sequence[tuple[FamilyState, Reads]]):
     """The reads of a transaction, at which whoever looks at them is interrupted once."""
 

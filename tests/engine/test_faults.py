@@ -16,8 +16,11 @@ import pytest
 
 import pystate
 from pystate import ConflictError, DiskFullError, PystateError, ReadOnlyError, Store, StoreFailedError
+from pystate.engine import commit, leadership, log_writer, snapshots
+from pystate.engine import store as store_module
 from pystate.engine.files import Files
 from pystate.engine.os_files import OsFiles
+from tests.engine.interrupts import Interrupt, at_each_place
 from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
 from tests.engine.small_stores import SMALL, State, contents
 from tests.engine.watched_files import Hook, WatchedFiles, nth
@@ -532,6 +535,27 @@ def test_close_that_fails_releases_everything_and_loses_nothing_durable(durabili
         files.before = None
         with pystate.open(DIRECTORY, files=files) as store:
             assert dict(store.family("default")) == {b"k": b"v"}
+
+
+def test_close_that_is_interrupted_can_be_called_again() -> None:
+    """Row 45: wherever it was interrupted, closing again finishes it: lock and files are free, and nothing is lost."""
+    modules = [commit, leadership, log_writer, snapshots, store_module]
+
+    def action(interrupt: Interrupt) -> None:
+        memory = MemoryFiles()
+        files = WatchedFiles(memory)
+        store = pystate.open(DIRECTORY, files=files, durability="process")
+        store.family("default")[b"k"] = b"v"
+        try:
+            with interrupt:
+                store.close()
+        except KeyboardInterrupt:
+            store.close()
+        assert (files.open_files, files.held_locks) == ([], 0)
+        with pystate.open(DIRECTORY, files=files) as store:
+            assert dict(store.family("default")) == {b"k": b"v"}
+
+    assert at_each_place(action, *modules) > 10
 
 
 def test_error_in_the_block_is_kept_when_closing_fails_too() -> None:

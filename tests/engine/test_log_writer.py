@@ -111,6 +111,26 @@ def test_nothing_is_durable_before_the_sync() -> None:
     ]  # fmt: skip
 
 
+def test_sync_ahead_has_a_descriptor_of_its_own_and_claims_nothing() -> None:
+    """Row 33: a system reports a failed write once per descriptor; the leader's own sync must still be told of it."""
+    log = Log()
+    log.writer.sync_ahead()
+    assert log.files.trace == []  # nothing has been written yet
+    log.append(5)
+    log.files.trace.clear()
+    log.writer.sync_ahead()
+    assert [operation for operation, _ in log.files.trace] == ["open_read", "sync"]
+    assert log.writer.durable == 4
+    log.files.before = nth("sync", 1, lambda: failure(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        log.writer.sync_ahead()
+    assert len(log.files.open_files) == 1
+    log.files.before = None
+    log.files.trace.clear()
+    log.writer.sync()
+    assert log.files.counts["sync"] == 1
+
+
 def test_sync_that_failed_covers_nothing() -> None:
     """R4, guarantee 6: and a failure of the sync is not hidden."""
     log = Log()

@@ -116,7 +116,7 @@ def stops(image: Image) -> Iterator[tuple[int, Image]]:
                     raise Stop
 
         files.before = die
-        files.largest = 20  # so that it also dies between two halves of a write
+        files.largest = 100  # so that it also dies between two halves of a write
         try:
             store = pystate.open(DIRECTORY, files=files)
         except Stop:

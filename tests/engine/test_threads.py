@@ -43,13 +43,13 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def run_together(*targets: Callable[[], object]) -> None:
+def run_together(*targets: Callable[[], object], patience: float = PATIENCE) -> None:
     """Run all in threads of their own, begun at once; raise what any of them raised."""
     barrier, failures = threading.Barrier(len(targets)), []
 
     def run(target: Callable[[], object]) -> None:
         try:
-            barrier.wait(PATIENCE)
+            barrier.wait(patience)
             target()
         except BaseException as error:
             failures.append(error)
@@ -58,7 +58,7 @@ def run_together(*targets: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(patience)
         assert not thread.is_alive(), "a thread hangs"
     if failures:
         raise failures[0]
@@ -598,8 +598,11 @@ def test_keyboard_interrupt_at_any_moment_leaves_locks_free_and_old_or_new_state
         nth = len(outcomes)
         outcomes.append(interrupt_and_look(tmp_path / str(nth) if disk else None, write, nth))
 
-    while outcomes[-1]:
-        run_together(run)
+    try:
+        while outcomes[-1]:
+            run_together(run, patience=10.0)
+    finally:
+        gc.enable()
 
 
 # ---- closing --------------------------------------------------------------------------------------------------------

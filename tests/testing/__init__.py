@@ -1,0 +1,1 @@
+"""Tests of `pystate.testing`, and, with it, of the engine."""

@@ -81,7 +81,7 @@ class HeldLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Let the next opener in."""
+        """Let the next opener in; may be called twice."""
         ...
 
     def abandon(self) -> None:
@@ -227,23 +227,22 @@ def publish(files: Files, directory: str, name: str, content: bytes) -> None:
     file = files.create(path + TEMPORARY_SUFFIX)
     try:
         write_all(file, content)
+        publish_written(files, directory, name, file)
     except BaseException:
         discard(files, path + TEMPORARY_SUFFIX, file)
         raise
-    publish_written(files, directory, name, file)
 
 
 def publish_written(files: Files, directory: str, name: str, file: File) -> None:
-    """Finish `publish` for a temporary file that the caller has written: sync, close, rename, sync the directory."""
+    """Finish `publish` for a temporary file that the caller has written: sync, close, rename, sync the directory.
+
+    The caller must `discard` the file if this raises.
+    """
     path = files.join(directory, name)
-    try:
-        # The content first: a name that is durable before its content is would show an empty file after power loss.
-        file.sync()
-        file.close()
-        files.replace(path + TEMPORARY_SUFFIX, path)
-    except BaseException:
-        discard(files, path + TEMPORARY_SUFFIX, file)
-        raise
+    # The content first: a name that is durable before its content is would show an empty file after power loss.
+    file.sync()
+    file.close()
+    files.replace(path + TEMPORARY_SUFFIX, path)
     files.sync_directory(directory)
 
 

@@ -40,15 +40,13 @@ class LogPosition(NamedTuple):
         header: of the newest segment.
         size: its size in bytes.
         sequence: of the last commit.
-        closed: the newest segment ends with the closing frame of a clean close.
-        closed_name: it bears the name of a cleanly closed one, too.
+        closed_name: the newest segment bears the name of a cleanly closed one, and ends as one.
         other_bytes, other_segments: what the older segments that are still needed hold.
     """
 
     header: SegmentHeader
     size: int
     sequence: int
-    closed: bool
     closed_name: bool
     other_bytes: int
     other_segments: int
@@ -88,7 +86,6 @@ class LogWriter:
         self._files = files
         self._directory = directory
         self._header = position.header
-        self._closed = position.closed
         self._closed_name = position.closed_name
         self._file: File | None = None
         self.salt = position.header.salt
@@ -149,15 +146,7 @@ class LogWriter:
                 # Before the first frame: a name that says "closed cleanly" must never stand over frames behind it.
                 self._files.sync_directory(self._directory)
                 self._closed_name = False
-                self._closed = False
             self._file = self._files.open_append(self.path)
-            if self._closed:
-                # It ends in a closing frame and has no closed name: who wrote it, or took the name away, was killed
-                # before syncing that. What comes behind a closing frame proves that it was durable, so it must be; and
-                # the closed name must not come back over it.
-                self._file.sync()
-                self._files.sync_directory(self._directory)
-                self._closed = False
             self.write = self._file.write
         return self._file
 
@@ -291,7 +280,7 @@ class LogWriter:
         Raises:
             OSError: a step failed; the store opens as after a crash, with everything that was synced.
         """
-        if self._closed:
+        if self._closed_name:
             return
         file = self.open()
         self._file, self.write = None, self._open_and_write

@@ -286,13 +286,11 @@ def _open_locked(
         create_store(files, directory, [DEFAULT_FAMILY, *sorted(set(named or ()) - {DEFAULT_FAMILY})])
         inventory = survey(files, directory)
     recovered = recover(files, directory, inventory)
-    if new:
-        recovered = recovered._replace(decision=recovered.decision._replace(action="clean"))  # nothing to repair
     missing = _compare_families(directory, recovered, named, create_missing=create_missing)
     try:
         if recovered.damaged:
             set_aside(files, directory, recovered.damaged)
-        position, torn_file = repair_log(files, directory, recovered)
+        position, torn_file = repair_log(files, directory, recovered, new=new)
         temporary = remove_files(files, directory, [name for name in inventory.others if name.kind == "temporary"])
         stale = remove_files(files, directory, recovered.stale)
     except BaseException:

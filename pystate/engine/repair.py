@@ -92,7 +92,9 @@ def create_store(files: Files, directory: str, families: Iterable[str]) -> None:
     publish(files, directory, snapshot_name(0), encode_empty(snapshot))
 
 
-def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogPosition, str | None]:
+def repair_log(
+    files: Files, directory: str, recovered: Recovered, *, new: bool = False
+) -> tuple[LogPosition, str | None]:
     """Bring the log into a state that can be appended to; return where it ends, and the name of the file with what was
     cut.
 
@@ -100,17 +102,20 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
     tail, and a new generation begins with a new segment: a commit that was lost must never share (generation, sequence)
     with a later one.
 
+    Arguments:
+        new: the store has just been made here, durably, and holds nothing yet.
+
     Raises:
         OSError: a step failed; the store is as it was, or further on, and opening again is safe.
     """
     end, segment = recovered.end, recovered.segment
     needed = len(recovered.needed)
-    if recovered.decision.action == "clean":
+    # A closing frame without the closed name was perhaps never synced: who wrote it had not come to the rename.
+    if new or (recovered.decision.action == "clean" and recovered.newest.closed):
         position = LogPosition(
             header=segment,
             size=len(recovered.data),
             sequence=end.sequence,
-            closed=end.ending == "close",
             closed_name=recovered.newest.closed,
             other_bytes=recovered.log_bytes - len(recovered.data),
             other_segments=needed - 1,
@@ -142,7 +147,6 @@ def repair_log(files: Files, directory: str, recovered: Recovered) -> tuple[LogP
         header=header,
         size=SEGMENT_HEADER_SIZE,
         sequence=end.sequence,
-        closed=False,
         closed_name=False,
         other_bytes=recovered.log_bytes - len(recovered.data) + (0 if replaced else end.offset),
         other_segments=needed - (1 if replaced else 0),

@@ -58,10 +58,10 @@ def write_snapshot(
     file = files.create(temporary)
     try:
         size = _write(file, header, state, families, pin, cancelled)
+        publish_written(files, directory, name, file)
     except BaseException:
         discard(files, temporary, file)
         raise
-    publish_written(files, directory, name, file)
     return size
 
 

@@ -302,7 +302,10 @@ class Pin:
             state.release(self.epoch, self._durable_reader)
 
     def __del__(self) -> None:
-        self.release()
+        try:
+            self.release()
+        except AttributeError:
+            pass  # interrupted before it was made
 
 
 def check_catalogue(writes: Writes) -> None:

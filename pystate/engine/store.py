@@ -318,22 +318,33 @@ class Store:
                 recovers it, with everything that was durable.
         """
         with self._close_lock:
-            if self._ended is None:
-                self._close()
+            try:
+                if self._ended is None:
+                    self._finish()
+            finally:
+                if self._ended is not None:  # or else an interrupt came before anything was ended
+                    self._let_go()
 
-    def _close(self) -> None:
-        parts = self._parts
+    def _finish(self) -> None:
+        parts, error = self._parts, ClosedError("store", "is closed; open it again with pystate.open(path)")
         try:
             if parts.snapshots is not None:
                 parts.snapshots.stop()
             if parts.committer is not None:
-                parts.committer.close(ClosedError("store", "is closed; open it again with pystate.open(path)"))
+                parts.committer.close(error)
         finally:
-            self._end(ClosedError("store", "is closed; open it again with pystate.open(path)"))
-            if parts.reader is not None:
-                parts.reader.close()
-            if parts.lock is not None:
-                parts.lock.release()  # after the last write
+            self._end(error)
+
+    def _let_go(self) -> None:
+        """Release files and lock. Doing it again does what was left, should an interrupt have come between."""
+        parts = self._parts
+        if parts.log is not None:
+            parts.log.abandon()
+        if parts.reader is not None:
+            parts.reader.close()
+        if parts.lock is not None:
+            parts.lock.release()  # after the last write
+            parts.lock = None
 
     def _end(self, error: ClosedError) -> None:
         self._ended = error

@@ -43,9 +43,7 @@ class Parts:
         self.family = FamilyState(1, "default")
         self.other = FamilyState(2, "other")
         self.state = State(sequence=0, families=[self.family, self.other], next_family_id=3, history_bytes=10**6)
-        position = LogPosition(
-            HEADER, len(content), 0, closed=False, closed_name=False, other_bytes=0, other_segments=0
-        )
+        position = LogPosition(HEADER, len(content), 0, closed_name=False, other_bytes=0, other_segments=0)
         self.log = LogWriter(self.files, DIRECTORY, position)
         self.grown = 0
         self.committer = Committer(self.state, None if memory else self.log, DIRECTORY, self._grown)

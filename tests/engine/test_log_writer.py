@@ -40,7 +40,7 @@ class Log:
         self.writer = LogWriter(
             self.files,
             DIRECTORY,
-            LogPosition(HEADER, len(content), 4, closed=closed, closed_name=closed, other_bytes=100, other_segments=2),
+            LogPosition(HEADER, len(content), 4, closed_name=closed, other_bytes=100, other_segments=2),
         )
 
     def append(self, sequence: int) -> None:
@@ -382,7 +382,7 @@ def test_writer_whose_lock_file_was_replaced_does_not_begin_to_write() -> None:
     log.writer = LogWriter(
         log.files,
         DIRECTORY,
-        LogPosition(HEADER, SEGMENT_HEADER_SIZE, 4, closed=False, closed_name=False, other_bytes=0, other_segments=0),
+        LogPosition(HEADER, SEGMENT_HEADER_SIZE, 4, closed_name=False, other_bytes=0, other_segments=0),
         lambda: False,
     )
     before = log.image

@@ -745,7 +745,13 @@ def opener_beside_a_closing_writer() -> Scenario:
         if found != {b"n", b"1", b"2"}:
             raise BrokenPromiseError("A: a commit is lost")
 
-    return Scenario({"closing": first.close, "opening": take_over})
+    def close() -> None:
+        try:
+            first.close()
+        except OSError as error:
+            raise BrokenPromiseError(f"somebody else was at the files while they were closed: {error}") from error
+
+    return Scenario({"closing": close, "opening": take_over})
 
 
 # ---- the detectors --------------------------------------------------------------------------------------------------
@@ -832,8 +838,8 @@ MUTATIONS = [
         (
             Edit(
                 snapshot_writer.write_snapshot,
-                "    publish_written(files, directory, name, file)\n",
-                "    file.sync()\n    file.close()\n    files.replace(temporary, files.join(directory, name))\n",
+                "        publish_written(files, directory, name, file)\n",
+                "        file.sync()\n        file.close()\n        files.replace(temporary, files.join(directory, name))\n",
             ),
             Edit(
                 snapshots.Snapshots._finish,
@@ -850,8 +856,8 @@ MUTATIONS = [
         (
             Edit(
                 files.publish_written,
-                "        file.sync()\n        file.close()\n        files.replace(path + TEMPORARY_SUFFIX, path)\n",
-                "        files.replace(path + TEMPORARY_SUFFIX, path)\n        file.sync()\n        file.close()\n",
+                "    file.sync()\n    file.close()\n    files.replace(path + TEMPORARY_SUFFIX, path)\n",
+                "    files.replace(path + TEMPORARY_SUFFIX, path)\n    file.sync()\n    file.close()\n",
             ),
         ),
     ),

@@ -734,6 +734,8 @@ def opener_beside_a_closing_writer() -> Scenario:
             one = opened(disk)
         except LockedError:
             return
+        except (PystateError, OSError) as error:
+            raise BrokenPromiseError(f"the one before was not done: {error}") from error
         try:
             one.family("default")[b"2"] = b""
         except (PystateError, OSError) as error:
@@ -839,7 +841,8 @@ MUTATIONS = [
             Edit(
                 snapshot_writer.write_snapshot,
                 "        publish_written(files, directory, name, file)\n",
-                "        file.sync()\n        file.close()\n        files.replace(temporary, files.join(directory, name))\n",
+                "        file.sync()\n        file.close()\n"
+                "        files.replace(temporary, files.join(directory, name))\n",
             ),
             Edit(
                 snapshots.Snapshots._finish,

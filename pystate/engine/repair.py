@@ -121,6 +121,9 @@ def repair_log(
             other_segments=needed - 1,
         )
         return position, None
+    # A rename by the process before this one may not be durable yet; lost beside those that follow, it would leave the
+    # segment there under both of its names.
+    files.sync_directory(directory)
     path = files.join(directory, recovered.newest.name)
     torn_name = None
     if recovered.torn:

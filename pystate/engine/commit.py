@@ -217,7 +217,7 @@ class Committer:
         self.check_writable()
         if request.pin is not None:
             with self.state.lock:
-                check_reads(request.reads, request.pin.epoch, grouped, self.state.sequence)
+                check_reads(request.reads, request.pin.pinned, grouped, self.state.sequence)
             return
         for family, _ in request.changes:
             if family is not None and family.dropped:

@@ -2,8 +2,8 @@
 
 A transaction is serializable if, at the moment it commits, everything it read is still as it read it: keys, keys that
 were absent, and ranges as far as they were scanned. Then it could as well have run whole at that moment. What has
-changed since it began is what its epoch and the newer ones saved (``history``), plus what commits of the same group are
-about to change.
+changed since it began is what its pinned state and the newer ones saved (``history``), plus what commits of the same
+group are about to change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pystate.engine.family_state import FamilyState
-from pystate.engine.history import Epoch, changes
+from pystate.engine.history import PinnedState, changes
 from pystate.errors import ConflictError
 
 __all__ = ["RangeRead", "Reads", "check_reads"]
@@ -60,7 +60,7 @@ class Reads:
 
 def check_reads(
     reads: Iterable[tuple[FamilyState, Reads]],
-    epoch: Epoch,
+    pinned: PinnedState,
     group: Mapping[int, Mapping[bytes, int]],
     sequence: int,
 ) -> None:
@@ -68,31 +68,31 @@ def check_reads(
 
     Arguments:
         reads: what it read, by family.
-        epoch: the state it read.
+        pinned: the state it read.
         group: for each family id the keys that earlier commits of the same group change, with their sequences.
         sequence: of the newest commit, for the error.
 
     Raises:
-        ConflictError: something that it read has changed, or its family is gone, or its epoch has expired.
+        ConflictError: something that it read has changed, or its family is gone, or its pinned has expired.
 
     Cost: one lookup per key read and map of changes; one comparison per key changed and range scanned.
     """
     for family, read in reads:
         if family.dropped:
             raise ConflictError(
-                family=family.name, range=(None, None), read_sequence=epoch.sequence, commit_sequence=sequence
+                family=family.name, range=(None, None), read_sequence=pinned.sequence, commit_sequence=sequence
             )
         if not read:
             continue
-        for saved in changes(epoch, family.id):
+        for saved in changes(pinned, family.id):
             found = _first_read(read, saved)
             if found is not None:
-                raise _conflict(family, epoch, found, read, saved[found][1])
+                raise _conflict(family, pinned, found, read, saved[found][1])
         grouped = group.get(family.id)
         if grouped:
             found = _first_read(read, grouped)
             if found is not None:
-                raise _conflict(family, epoch, found, read, grouped[found])
+                raise _conflict(family, pinned, found, read, grouped[found])
 
 
 def _first_read(read: Reads, changed: Mapping[bytes, object]) -> bytes | None:
@@ -108,9 +108,9 @@ def _first_read(read: Reads, changed: Mapping[bytes, object]) -> bytes | None:
     return None
 
 
-def _conflict(family: FamilyState, epoch: Epoch, key: bytes, read: Reads, sequence: int) -> ConflictError:
+def _conflict(family: FamilyState, pinned: PinnedState, key: bytes, read: Reads, sequence: int) -> ConflictError:
     if key in read.keys:
-        return ConflictError(family=family.name, key=key, read_sequence=epoch.sequence, commit_sequence=sequence)
+        return ConflictError(family=family.name, key=key, read_sequence=pinned.sequence, commit_sequence=sequence)
     scanned = next(scanned for scanned in read.ranges if scanned.contains(key))
     high = scanned.high
     if high is not None and scanned.high_inclusive:
@@ -118,6 +118,6 @@ def _conflict(family: FamilyState, epoch: Epoch, key: bytes, read: Reads, sequen
     return ConflictError(
         family=family.name,
         range=(scanned.low, high),
-        read_sequence=epoch.sequence,
+        read_sequence=pinned.sequence,
         commit_sequence=sequence,
     )

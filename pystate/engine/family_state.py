@@ -9,8 +9,8 @@ key. Three invariants, stated by `FamilyState.check`:
 - a key of `ordered` that is not in `values` is in `changed` or in `absent`;
 - `absent` holds deleted keys that stay in `ordered` because an open view may still see them.
 
-So `ordered`, caught up, holds every key that any open reader can see, and a scan as of an epoch needs no second source
-of keys: it resolves each key as of the epoch and passes over those that were not there.
+So `ordered`, caught up, holds every key that any open reader can see, and a scan as of a pinned state needs no second
+source of keys: it resolves each key as of that state and passes over those that were not there.
 
 Everything here is called under the lock of the store's state, except where a method says otherwise.
 """
@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 from sortedcontainers import SortedList
 
-from pystate.engine.history import Epoch, History, changes
+from pystate.engine.history import History, PinnedState, changes
 from pystate.engine.ordering import in_portions
 
 __all__ = ["Bounds", "FamilyState", "Loader", "Pair", "Writes"]
@@ -109,10 +109,10 @@ class FamilyState:
 
     def apply(self, writes: Writes, history: History, sequence: int) -> None:
         """Bring the operations of the commit `sequence` into the family. Doing it twice does it once."""
-        values, changed, epoch = self.values, self.changed, history.newest
-        if epoch is not None:
+        values, changed, pinned = self.values, self.changed, history.newest
+        if pinned is not None:
             for key in writes:
-                history.save(epoch, self.id, key, values.get(key), sequence)
+                history.save(pinned, self.id, key, values.get(key), sequence)
         deleted = [key for key, value in writes.items() if value is None]
         if changed is not None:  # noted before it is done, so that an interrupt in between leaves a superset
             changed.update(set(writes).difference(values))
@@ -132,17 +132,17 @@ class FamilyState:
         """Give up `ordered`; the next scan builds it again."""
         self.ordered, self.changed, self.absent = None, None, set()
 
-    def begin_ordering(self, epoch: Epoch | None) -> list[tuple[bytes, ...]] | None:
+    def begin_ordering(self, pinned: PinnedState | None) -> list[tuple[bytes, ...]] | None:
         """First half of building `ordered`: all keys, in no order and in portions; None when it exists already.
 
-        The caller passes the oldest pinned epoch, and sorts without the lock; `changed` notes what happens meanwhile.
+        The caller passes the oldest pinned pinned, and sorts without the lock; `changed` notes what happens meanwhile.
         """
         if self.ordered is not None:
             return None
         self.changed = set()
         portions = in_portions(self.values)
-        if epoch is not None:
-            for saved in changes(epoch, self.id):
+        if pinned is not None:
+            for saved in changes(pinned, self.id):
                 self.changed.update(saved)
         return portions
 
@@ -175,9 +175,9 @@ class FamilyState:
         return not changed
 
     def chunk(
-        self, bounds: Bounds, epoch: Epoch | None, count: int, *, reverse: bool
+        self, bounds: Bounds, pinned: PinnedState | None, count: int, *, reverse: bool
     ) -> tuple[list[bytes], list[bytes], bytes | None]:
-        """Up to `count` entries within `bounds`, in order, as of `epoch` (None: now).
+        """Up to `count` entries within `bounds`, in order, as of `pinned` (None: now).
 
         Returns:
             Keys, their values, and the last key that was passed, or None when nothing lies behind them.
@@ -187,12 +187,12 @@ class FamilyState:
         inclusive = (bounds.low_inclusive, False)
         keys = list(islice(self.ordered.irange(bounds.low, bounds.high, inclusive, reverse), count))
         last = keys[-1] if len(keys) == count else None
-        return *self.resolve(keys, epoch), last
+        return *self.resolve(keys, pinned), last
 
-    def resolve(self, keys: list[bytes], epoch: Epoch | None) -> tuple[list[bytes], list[bytes]]:
-        """Those of `keys` that exist as of `epoch` (None: now), in the same order, and their values."""
+    def resolve(self, keys: list[bytes], pinned: PinnedState | None) -> tuple[list[bytes], list[bytes]]:
+        """Those of `keys` that exist as of `pinned` (None: now), in the same order, and their values."""
         live = self.values
-        saved = changes(epoch, self.id) if epoch is not None else []
+        saved = changes(pinned, self.id) if pinned is not None else []
         if not saved and not self.absent:
             return keys, list(map(live.__getitem__, keys))
         found, values = [], []
@@ -208,13 +208,13 @@ class FamilyState:
                 values.append(value)
         return found, values
 
-    def count(self, epoch: Epoch | None) -> int:
-        """How many keys the family has as of `epoch` (None: now). Cost: what has changed since."""
-        if epoch is None:
+    def count(self, pinned: PinnedState | None) -> int:
+        """How many keys the family has as of `pinned` (None: now). Cost: what has changed since."""
+        if pinned is None:
             return len(self.values)
         seen: set[bytes] = set()
         count = len(self.values)
-        for saved in changes(epoch, self.id):
+        for saved in changes(pinned, self.id):
             for key, (value, _) in saved.items():
                 if key not in seen:
                     seen.add(key)

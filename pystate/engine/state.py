@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from pystate.engine import threads
 from pystate.engine.family_state import Bounds, FamilyState, Writes
-from pystate.engine.history import Epoch, History, changes, lookup, too_old
+from pystate.engine.history import History, PinnedState, changes, lookup, too_old
 from pystate.engine.limits import check_family_name
 from pystate.engine.log_format import CATALOGUE, Operations, operations_by_family, pack_family_id, unpack_family_id
 from pystate.engine.ordering import in_portions, sort_keys
@@ -38,7 +38,7 @@ class State:
         families: by name; replaced, never changed, so that a view can keep the one of its time.
         by_id: the same families by id.
         next_family_id: the id that the next family gets.
-        history: old values for pinned epochs.
+        history: old values for pinned states.
         ended: not empty once the store is closed.
         scanned: the keys that scans in progress still have before them, and the `ended` of what they scan.
     """
@@ -55,7 +55,7 @@ class State:
         self.history = History(history_bytes)
         self.ended: list[str] = []
         self.scanned: dict[int, tuple[list[bytes], list[str]]] = {}
-        self._released: deque[tuple[Epoch, bool]] = deque()
+        self._released: deque[tuple[PinnedState, bool]] = deque()
         self._load_lock = threads.new_lock()
 
     def _publish_families(self) -> None:
@@ -153,10 +153,10 @@ class State:
             self.drain()
         return Pin(self, self.history.pin(self.sequence, durable_reader=durable_reader), durable_reader)
 
-    def release(self, epoch: Epoch, durable_reader: bool) -> None:
+    def release(self, pinned: PinnedState, durable_reader: bool) -> None:
         """End a reading. May be called from a finaliser, and so at any moment, even by a thread that holds the lock:
         then the next commit or reader does the work."""
-        self._released.append((epoch, durable_reader))
+        self._released.append((pinned, durable_reader))
         if not self.lock.locked():  # not acquire(blocking=False): an interrupt right behind it would keep the lock
             with self.lock:
                 self.drain()
@@ -165,8 +165,8 @@ class State:
         """Do the releases that found the lock taken; under the lock."""
         released, history = self._released, self.history
         while released:
-            epoch, durable_reader = released.popleft()
-            history.unpin(epoch, durable_reader=durable_reader)
+            pinned, durable_reader = released.popleft()
+            history.unpin(pinned, durable_reader=durable_reader)
 
     def get(self, family: FamilyState, key: bytes, pin: Pin) -> bytes | None:
         """The value of `key` as of `pin`, or None.
@@ -174,22 +174,22 @@ class State:
         Raises:
             ConflictError: the pin is too old.
         """
-        epoch = pin.epoch
+        pinned = pin.pinned
         # Without the lock, which is right in this order: a commit saves the old value before it stores the new one, and
-        # an epoch that goes away hands over what it saved before it is unlinked. So if the value read first was too
-        # new, either a newer epoch is still there, or the old value is already in this one.
+        # a pinned state that goes away hands over what it saved before it is unlinked. So if the value read first was
+        # too new, either a newer state is still there, or the old value is already in this one.
         value = family.values.get(key)
-        if epoch.newer is None and not epoch.expired:
-            saved = epoch.saved.get(family.id)
+        if pinned.newer is None and not pinned.expired:
+            saved = pinned.saved.get(family.id)
             if saved is None:
-                if not epoch.expired:
+                if not pinned.expired:
                     return value
             elif key in saved:
                 return saved[key][0]
-            elif not epoch.expired:
+            elif not pinned.expired:
                 return value
         with self.lock:
-            older = lookup(epoch, family.id, key)
+            older = lookup(pinned, family.id, key)
             return family.values.get(key) if older is None else older[0]
 
     def count(self, family: FamilyState, pin: Pin | None) -> int:
@@ -199,7 +199,7 @@ class State:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            return family.count(pin.epoch if pin is not None else None)
+            return family.count(pin.pinned if pin is not None else None)
 
     def chunk(
         self,
@@ -227,11 +227,11 @@ class State:
             with self.lock:
                 if self._released:
                     self.drain()
-                if pin is not None and pin.epoch.expired:
-                    raise too_old(pin.epoch)
+                if pin is not None and pin.pinned.expired:
+                    raise too_old(pin.pinned)
                 if family.ordered is not None and self._caught_up(family):
-                    epoch = pin.epoch if pin is not None else None
-                    keys, values, last = family.chunk(bounds, epoch, count, reverse=reverse)
+                    pinned = pin.pinned if pin is not None else None
+                    keys, values, last = family.chunk(bounds, pinned, count, reverse=reverse)
                     if pin is None and last is not None and (need is None or len(keys) < need):
                         pin = self.pin_locked()
                     return keys, values, last, pin
@@ -260,7 +260,7 @@ class State:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            gone = {key for saved in changes(pin.epoch, family.id) for key in saved if key not in family.values}
+            gone = {key for saved in changes(pin.pinned, family.id) for key in saved if key not in family.values}
             portions = in_portions(family.values)
         return sort_keys(portions + in_portions(gone))
 
@@ -277,29 +277,29 @@ class State:
             ConflictError: the pin is too old.
         """
         with self.lock:
-            return family.resolve(keys, pin.epoch)
+            return family.resolve(keys, pin.pinned)
 
 
 class Pin:
-    """A reader's hold on an epoch; letting go of the object lets go of the epoch."""
+    """A reader's hold on a pinned state; letting go of the object lets go of the state."""
 
-    __slots__ = ("_durable_reader", "_state", "epoch")
+    __slots__ = ("_durable_reader", "_state", "pinned")
 
-    def __init__(self, state: State, epoch: Epoch, durable_reader: bool) -> None:
+    def __init__(self, state: State, pinned: PinnedState, durable_reader: bool) -> None:
         self._durable_reader = durable_reader
         self._state: State | None = state
-        self.epoch = epoch
+        self.pinned = pinned
 
     @property
     def sequence(self) -> int:
         """Of the state that is read."""
-        return self.epoch.sequence
+        return self.pinned.sequence
 
     def release(self) -> None:
         """Stop reading; may be called twice."""
         state, self._state = self._state, None
         if state is not None:
-            state.release(self.epoch, self._durable_reader)
+            state.release(self.pinned, self._durable_reader)
 
     def __del__(self) -> None:
         try:

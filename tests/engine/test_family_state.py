@@ -13,7 +13,7 @@ from sortedcontainers import SortedList
 
 from pystate.engine import family_state
 from pystate.engine.family_state import Bounds, FamilyState, Pair, Writes
-from pystate.engine.history import Epoch, History
+from pystate.engine.history import History, PinnedState
 from pystate.errors import CorruptionError
 
 keys = st.sampled_from([bytes([letter]) for letter in b"abcdefgh"] + [b"", b"a\0", b"\xff\xff"])
@@ -51,7 +51,7 @@ class FamilyMachine(RuleBasedStateMachine):
         self.history = History(10**9)
         self.sequence = 0
         self.live: dict[bytes, bytes] = {}
-        self.readers: list[tuple[Epoch, dict[bytes, bytes]]] = []
+        self.readers: list[tuple[PinnedState, dict[bytes, bytes]]] = []
         self.sorting: list[bytes] | None = None
 
     @rule(writes=writes, twice=st.booleans())
@@ -73,8 +73,8 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def unpin(self, data: st.DataObject) -> None:
-        epoch, _ = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
-        self.history.unpin(epoch)
+        pinned, _ = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
+        self.history.unpin(pinned)
 
     @precondition(lambda self: self.family.ordered is None and self.sorting is None)
     @rule()
@@ -106,10 +106,10 @@ class FamilyMachine(RuleBasedStateMachine):
         """Chunk by chunk, now and as of every reader."""
         while not self.family.catch_up(readers=self.history.newest is not None):
             self.family.check()
-        for epoch, state in [(None, self.live), *self.readers]:
+        for pinned, state in [(None, self.live), *self.readers]:
             found, rest = list[tuple[bytes, bytes]](), Bounds(low, high, inclusive)
             for _ in range(100):
-                keys, values, last = self.family.chunk(rest, epoch, count, reverse=reverse)
+                keys, values, last = self.family.chunk(rest, pinned, count, reverse=reverse)
                 assert len(keys) <= count
                 found += zip(keys, values, strict=True)
                 if last is None:
@@ -127,9 +127,9 @@ class FamilyMachine(RuleBasedStateMachine):
     def values_and_counts_are_right(self) -> None:
         assert self.family.values == self.live
         assert self.family.count(None) == len(self.live)
-        for epoch, state in self.readers:
-            assert self.family.count(epoch) == len(state)
-            keys, values = self.family.resolve(sorted(state), epoch)
+        for pinned, state in self.readers:
+            assert self.family.count(pinned) == len(state)
+            keys, values = self.family.resolve(sorted(state), pinned)
             assert list(zip(keys, values, strict=True)) == sorted(state.items())
 
     @precondition(lambda self: not self.readers and self.family.ordered is not None)
@@ -243,11 +243,11 @@ def test_values_stay_the_same_object() -> None:
     """A handle's ``get`` is the ``get`` of this very dict."""
     family, history = FamilyState(1, "family"), History(10**6)
     values = family.values
-    epoch = history.pin(0)
+    pinned = history.pin(0)
     changes: list[Writes] = [{b"a": b"1"}, {b"a": None, b"b": b"2"}, {b"b": None}]
     for sequence, change in enumerate(changes, start=1):
         family.apply(change, history, sequence)
-    history.unpin(epoch)
+    history.unpin(pinned)
     assert family.values is values
 
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pystate.engine.history import Epoch, History, changes, lookup, too_old
+from pystate.engine.history import History, PinnedState, changes, lookup, too_old
 from pystate.errors import ConflictError
 
 FAMILIES = (1, 2)
@@ -31,17 +31,17 @@ def recount(history: History) -> int:
         return 0
     return sum(
         size_of(key, value)
-        for epoch in history.oldest.chain()
-        for saved in epoch.saved.values()
+        for pinned in history.oldest.chain()
+        for saved in pinned.saved.values()
         for key, (value, _) in saved.items()
     )
 
 
 class Reader:
-    """A pinned epoch, and a copy of everything at that moment."""
+    """A pinned state, and a copy of everything at that moment."""
 
-    def __init__(self, epoch: Epoch, state: State, sequence: int, *, durable: bool) -> None:
-        self.epoch, self.state, self.sequence, self.durable = epoch, state, sequence, durable
+    def __init__(self, pinned: PinnedState, state: State, sequence: int, *, durable: bool) -> None:
+        self.pinned, self.state, self.sequence, self.durable = pinned, state, sequence, durable
         self.changed: dict[tuple[int, bytes], int] = {}
 
 
@@ -75,25 +75,25 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(durable=st.sampled_from([False, False, False, True]))
     def pin(self, durable: bool) -> None:
-        epoch = self.history.pin(self.sequence, durable_reader=durable)
-        self.readers.append(Reader(epoch, dict(self.live), self.sequence, durable=durable))
+        pinned = self.history.pin(self.sequence, durable_reader=durable)
+        self.readers.append(Reader(pinned, dict(self.live), self.sequence, durable=durable))
 
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def unpin(self, data: st.DataObject) -> None:
         reader = self.readers.pop(data.draw(st.integers(0, len(self.readers) - 1)))
-        self.history.unpin(reader.epoch, durable_reader=reader.durable)
+        self.history.unpin(reader.pinned, durable_reader=reader.durable)
 
     def value_as_of(self, reader: Reader, family: int, key: bytes) -> bytes | None:
-        found = lookup(reader.epoch, family, key)
+        found = lookup(reader.pinned, family, key)
         return self.live.get((family, key)) if found is None else found[0]
 
     @invariant()
     def readers_see_their_own_state(self) -> None:
         for reader in self.readers:
-            if reader.epoch.expired:
+            if reader.pinned.expired:
                 for call in (lookup, changes):
-                    arguments: Any = (reader.epoch, 1, b"a")[: 3 if call is lookup else 2]
+                    arguments: Any = (reader.pinned, 1, b"a")[: 3 if call is lookup else 2]
                     with pytest.raises(ConflictError) as caught:
                         call(*arguments)
                     assert caught.value.too_old
@@ -102,15 +102,15 @@ class HistoryMachine(RuleBasedStateMachine):
             for family in FAMILIES:
                 for key in (b"a", b"b", b"c", b"d"):
                     assert self.value_as_of(reader, family, key) == reader.state.get((family, key))
-                    found = lookup(reader.epoch, family, key)
+                    found = lookup(reader.pinned, family, key)
                     assert (found[1] if found else None) == reader.changed.get((family, key))
 
     @invariant()
     def changes_are_exactly_what_has_changed(self) -> None:
         for reader in self.readers:
-            if not reader.epoch.expired:
+            if not reader.pinned.expired:
                 for family in FAMILIES:
-                    maps = changes(reader.epoch, family)
+                    maps = changes(reader.pinned, family)
                     assert all(maps)
                     assert {key for saved in maps for key in saved} == {
                         key for other, key in reader.changed if other == family
@@ -121,19 +121,19 @@ class HistoryMachine(RuleBasedStateMachine):
         assert self.history.bytes == recount(self.history)
         assert self.history.pins == len(self.readers)
         if self.history.oldest is not None:
-            for epoch in self.history.oldest.chain():
-                saved = [(k, v) for family in epoch.saved.values() for k, (v, _) in family.items()]
-                assert epoch.saved_bytes == sum(size_of(key, value) for key, value in saved)
+            for pinned in self.history.oldest.chain():
+                saved = [(k, v) for family in pinned.saved.values() for k, (v, _) in family.items()]
+                assert pinned.saved_bytes == sum(size_of(key, value) for key, value in saved)
 
     @invariant()
-    def chain_holds_the_pinned_epochs_and_no_other(self) -> None:
+    def chain_holds_the_pinned_pinned_states_and_no_other(self) -> None:
         chain = list(self.history.oldest.chain()) if self.history.oldest is not None else []
-        assert {id(epoch) for epoch in chain} == {id(r.epoch) for r in self.readers if not r.epoch.expired}
+        assert {id(pinned) for pinned in chain} == {id(r.pinned) for r in self.readers if not r.pinned.expired}
         assert (chain[-1] if chain else None) is self.history.newest
-        assert [epoch.older for epoch in chain] == [None, *chain][: len(chain)]
-        assert [epoch.sequence for epoch in chain] == sorted(epoch.sequence for epoch in chain)
-        for epoch in chain:
-            assert epoch.pins == sum(reader.epoch is epoch for reader in self.readers)
+        assert [pinned.older for pinned in chain] == [None, *chain][: len(chain)]
+        assert [pinned.sequence for pinned in chain] == sorted(pinned.sequence for pinned in chain)
+        for pinned in chain:
+            assert pinned.pins == sum(reader.pinned is pinned for reader in self.readers)
 
     @invariant()
     def nothing_is_kept_for_nobody(self) -> None:
@@ -142,7 +142,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @invariant()
     def snapshots_never_expire(self) -> None:
-        assert not any(reader.durable and reader.epoch.expired for reader in self.readers)
+        assert not any(reader.durable and reader.pinned.expired for reader in self.readers)
 
 
 class SmallHistoryMachine(HistoryMachine):
@@ -156,7 +156,7 @@ SmallHistoryMachine.TestCase.settings = settings(max_examples=25, stateful_step_
 
 
 class TestHistoryAgainstCopiesOfTheState(HistoryMachine.TestCase):  # type: ignore[misc, valid-type]
-    """Guarantee 3 and 8: a pinned epoch shows the state at its pin, whatever is committed and unpinned since."""
+    """Guarantee 3 and 8: a pinned state shows the state at its pin, whatever is committed and unpinned since."""
 
 
 class TestHistoryWithALimitAgainstCopiesOfTheState(SmallHistoryMachine.TestCase):  # type: ignore[misc, valid-type]
@@ -180,7 +180,7 @@ def test_example_of_the_module_reads_as_it_says() -> None:
     assert lookup(b, 1, b"k") == (b"b", 7)
 
 
-def test_readers_of_one_state_share_an_epoch() -> None:
+def test_readers_of_one_state_share_a_pinned_state() -> None:
     """A thousand views of one state cost what one costs."""
     history = History(10**6)
     first = history.pin(5)
@@ -191,28 +191,28 @@ def test_readers_of_one_state_share_an_epoch() -> None:
     assert history.bytes == size_of(b"k", b"old")
 
 
-def test_value_saved_twice_in_an_epoch_is_kept_as_it_was_first() -> None:
+def test_value_saved_twice_in_a_pinned_state_is_kept_as_it_was_first() -> None:
     """Only the value as of the pin matters; and an interrupted commit that is applied again changes nothing."""
     history = History(10**6)
-    epoch = history.pin(5)
+    pinned = history.pin(5)
     commit(history, b"k", b"first", 6)
     commit(history, b"k", b"second", 7)
     commit(history, b"k", None, 8)
-    assert lookup(epoch, 1, b"k") == (b"first", 6)
+    assert lookup(pinned, 1, b"k") == (b"first", 6)
     assert history.bytes == size_of(b"k", b"first")
 
 
 def test_key_that_was_absent_is_remembered_as_absent() -> None:
     """Guarantee 3: keys found absent are part of what was read."""
     history = History(10**6)
-    epoch = history.pin(5)
+    pinned = history.pin(5)
     commit(history, b"k", None, 6)
-    assert lookup(epoch, 1, b"k") == (None, 6)
-    assert lookup(epoch, 2, b"k") is None
-    assert lookup(epoch, 1, b"other") is None
+    assert lookup(pinned, 1, b"k") == (None, 6)
+    assert lookup(pinned, 2, b"k") is None
+    assert lookup(pinned, 1, b"other") is None
 
 
-def test_oldest_epoch_expires_first_and_says_when() -> None:
+def test_oldest_pinned_state_expires_first_and_says_when() -> None:
     """Row 72: the reader that has waited longest fails; its error carries both sequences; the others go on."""
     history = History(2 * size_of(b"k", b"v"))
     old = history.pin(5)
@@ -232,7 +232,7 @@ def test_oldest_epoch_expires_first_and_says_when() -> None:
     assert (history.bytes, history.pins, history.newest) == (0, 0, None)
 
 
-def test_reader_that_shared_its_epoch_with_a_snapshot_expires_once_the_snapshot_is_done() -> None:
+def test_reader_that_shared_its_pinned_state_with_a_snapshot_expires_once_the_snapshot_is_done() -> None:
     """Guarantee 8: only a snapshot in progress is spared; a view beside it has the limit of every view."""
     history = History(3 * size_of(b"k0", b""))
     view = history.pin(5)

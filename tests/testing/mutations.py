@@ -1025,7 +1025,7 @@ MUTATIONS = [
         "undo map skipped",
         "a commit overwrites what an open view still reads",
         READING,
-        (Edit(family_state.FamilyState.apply, "if epoch is not None:", "if False:"),),
+        (Edit(family_state.FamilyState.apply, "if pinned is not None:", "if False:"),),
     ),
     Mutation(
         "commit applied in portions",

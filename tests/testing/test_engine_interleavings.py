@@ -21,7 +21,7 @@ from pystate.engine.commit import Committer
 from pystate.engine.conflicts import Reads, check_reads
 from pystate.engine.family import Family
 from pystate.engine.family_state import FamilyState
-from pystate.engine.history import Epoch, History, lookup
+from pystate.engine.history import History, PinnedState, lookup
 from pystate.engine.leadership import Leadership, Request
 from pystate.engine.state import Change, Pin, State
 from pystate.testing.crash import CrashState, crash_here
@@ -1004,8 +1004,8 @@ def caught(program: Callable[[], Scenario], *, within: int, says: str) -> None:
 def test_validation_that_ignores_its_group_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 106: two updates in one group, both taken."""
 
-    def check_alone(reads: list[tuple[FamilyState, Reads]], epoch: Epoch, _group: object, sequence: int) -> None:
-        check_reads(reads, epoch, {}, sequence)
+    def check_alone(reads: list[tuple[FamilyState, Reads]], pinned: PinnedState, _group: object, sequence: int) -> None:
+        check_reads(reads, pinned, {}, sequence)
 
     monkeypatch.setattr(commit_module, "check_reads", check_alone)
     caught(lambda: updates_in_a_group(Counter()), within=100, says="an update is lost")
@@ -1015,32 +1015,32 @@ def test_validation_that_ignores_ranges_is_caught(monkeypatch: pytest.MonkeyPatc
     """Row 106: a phantom passes."""
 
     def check_keys(
-        reads: list[tuple[FamilyState, Reads]], epoch: Epoch, group: dict[int, dict[bytes, int]], sequence: int
+        reads: list[tuple[FamilyState, Reads]], pinned: PinnedState, group: dict[int, dict[bytes, int]], sequence: int
     ) -> None:
         for _, read in reads:
             read.ranges.clear()
-        check_reads(reads, epoch, group, sequence)
+        check_reads(reads, pinned, group, sequence)
 
     monkeypatch.setattr(commit_module, "check_reads", check_keys)
     caught(lambda: serializable(MAY_CONFLICT["phantom"], Counter()), within=50, says="no serial order")
 
 
-def test_epoch_unlinked_before_its_values_are_moved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pinned_state_unlinked_before_its_values_are_moved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Row 106: a reader looks just then, and finds the new value neither there nor here."""
 
-    def unlink_first(self: History, epoch: Epoch) -> None:
-        older, newer = epoch.older, epoch.newer
+    def unlink_first(self: History, pinned: PinnedState) -> None:
+        older, newer = pinned.older, pinned.newer
         if newer is None:
             self.newest = older
         else:
             newer.older = older
         if older is None:
             self.oldest = newer
-            self.bytes -= epoch.saved_bytes
+            self.bytes -= pinned.saved_bytes
         else:
             older.newer = newer
-            self._move(epoch, older)
-        epoch.saved = {}
+            self._move(pinned, older)
+        pinned.saved = {}
 
     monkeypatch.setattr(History, "_remove", unlink_first)
     caught(lambda: readers_that_overlap((State.get, unlink_first)), within=100, says="the old view sees")
@@ -1076,7 +1076,7 @@ def test_read_that_looks_for_old_values_first_is_caught(monkeypatch: pytest.Monk
     """Row 106: nothing is saved yet, then the commit, then the new value is read."""
 
     def saved_first(self: State, family: FamilyState, key: bytes, pin: Pin) -> bytes | None:
-        older = lookup(pin.epoch, family.id, key)
+        older = lookup(pin.pinned, family.id, key)
         if older is not None:
             return older[0]
         return family.values.get(key)

@@ -25,18 +25,34 @@ from typing import Any
 __all__ = [
     "ClosedError",
     "ConflictError",
+    "CorruptIndexError",
     "CorruptionError",
+    "DecodeError",
+    "DeletionResultExistsError",
     "DiskFullError",
+    "EntryChangedError",
     "FamilyExistsError",
     "FamilyMismatchError",
     "FamilyNotFoundError",
+    "HostnameInUseError",
+    "IdOutOfRangeError",
+    "IndexFullError",
+    "InvalidConfigError",
+    "InvalidRecordError",
+    "KeyExistsError",
     "LockedError",
+    "NoSuchAgentError",
+    "NoSuchDeletionResultError",
+    "NoSuchEntryError",
+    "NoSuchIdError",
     "NotAStoreError",
     "PystateError",
     "ReadOnlyError",
+    "SlotTakenError",
     "StoreFailedError",
     "StoreNotFoundError",
     "UnsupportedFormatError",
+    "ValueMismatchError",
 ]
 
 
@@ -328,3 +344,291 @@ class UnsupportedFormatError(PystateError, ValueError):
         self.path = path
         self.found = found
         self.supported = supported
+
+
+class DecodeError(PystateError, ValueError):
+    """A row cannot be read as a record of its table. It was left as it is.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+        kind: the name of the record type that was expected.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, *, family: str, key: bytes, kind: str, reason: str) -> None:
+        super().__init__(
+            f"family {family!r}, key {key!r}: no {kind}: {reason}; delete the row, or read it with the version that "
+            "wrote it"
+        )
+        self.family = family
+        self.key = key
+        self.kind = kind
+        self.reason = reason
+
+
+class InvalidRecordError(PystateError, ValueError):
+    """A record cannot be stored: it could not be read again as it is. Nothing was written.
+
+    Attributes:
+        family: the name of the family that it was meant for.
+        kind: the name of its type.
+        reason: what is wrong with it; names the field.
+    """
+
+    def __init__(self, *, family: str, kind: str, reason: str) -> None:
+        super().__init__(f"family {family!r}: this {kind} cannot be stored: {reason}")
+        self.family = family
+        self.kind = kind
+        self.reason = reason
+
+
+class KeyExistsError(PystateError, ValueError):
+    """There is a record under this key already. Nothing was written.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+    """
+
+    def __init__(self, *, family: str, key: bytes, hint: str = "update it, or choose another key") -> None:
+        super().__init__(f"family {family!r}, key {key!r}: exists already; {hint}")
+        self.family = family
+        self.key = key
+
+
+class NoSuchEntryError(PystateError, KeyError):
+    """There is no record under this key. Nothing was written.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+    """
+
+    def __init__(self, *, family: str, key: bytes, hint: str = "insert it, or read again what is there") -> None:
+        super().__init__(f"family {family!r}, key {key!r}: no such record; {hint}")
+        self.family = family
+        self.key = key
+
+
+class ValueMismatchError(PystateError, ValueError):
+    """The stored record is not the one that the caller expected to replace. Nothing was written.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+    """
+
+    def __init__(self, *, family: str, key: bytes) -> None:
+        super().__init__(f"family {family!r}, key {key!r}: the stored record is another one; read it again and decide")
+        self.family = family
+        self.key = key
+
+
+class SlotTakenError(PystateError, ValueError):
+    """Another record holds the slot of a unique index. Nothing was written.
+
+    Attributes:
+        family: the name of the family.
+        index: the name of the index.
+        slot: the index's fields and their values.
+        key: the key of the record that was refused.
+        holder: the key of the record that holds the slot.
+    """
+
+    def __init__(self, *, family: str, index: str, slot: dict[str, Any], key: bytes, holder: bytes) -> None:
+        what = ", ".join(f"{field} {value!r}" for field, value in slot.items())
+        super().__init__(
+            f"family {family!r}, index {index!r}: {what} is held by {holder!r}, so {key!r} cannot have it; wait for "
+            "that one to let go, or change it"
+        )
+        self.family = family
+        self.index = index
+        self.slot = slot
+        self.key = key
+        self.holder = holder
+
+
+class InvalidConfigError(PystateError, ValueError):
+    """The text is no configuration: not a TOML document, or not text that a store can hold.
+
+    Attributes:
+        reason: what is wrong with it, and where.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"not a configuration: {reason}; give the text of a TOML document")
+        self.reason = reason
+
+
+class DeletionResultExistsError(PystateError, ValueError):
+    """The deletion job of this customer has a result for this service, or for this service and host, already.
+
+    Nothing was written.
+
+    Attributes:
+        customer_id: of the job.
+        service: the name of the service, as text.
+        host_fqdns: the hosts of the result that was refused.
+    """
+
+    def __init__(self, *, customer_id: int, service: str, host_fqdns: tuple[str, ...]) -> None:
+        super().__init__(
+            f"customer {customer_id}: the deletion job has a result of {service} for {', '.join(host_fqdns)} already; "
+            "use update_service to change it"
+        )
+        self.customer_id = customer_id
+        self.service = service
+        self.host_fqdns = host_fqdns
+
+
+class NoSuchDeletionResultError(PystateError, KeyError):
+    """The deletion job of this customer has no result for this service, or for this service and host.
+
+    Nothing was written.
+
+    Attributes:
+        customer_id: of the job.
+        service: the name of the service, as text.
+        host_fqdns: the hosts of the result that was refused.
+    """
+
+    def __init__(self, *, customer_id: int, service: str, host_fqdns: tuple[str, ...]) -> None:
+        super().__init__(
+            f"customer {customer_id}: the deletion job has no result of {service} for {', '.join(host_fqdns)}; "
+            "use add_service to add it"
+        )
+        self.customer_id = customer_id
+        self.service = service
+        self.host_fqdns = host_fqdns
+
+
+class HostnameInUseError(PystateError, ValueError):
+    """Another node has this hostname, in its profile or in the draft of that. Nothing was written.
+
+    Attributes:
+        hostname: the name.
+        node_id: of the node that has it.
+        node_name: of that node.
+    """
+
+    def __init__(self, *, hostname: str, node_id: int, node_name: str) -> None:
+        super().__init__(
+            f"Hostname '{hostname}' is already in use by node {node_id} ({node_name!r}); choose another one, or change "
+            "that node first"
+        )
+        self.hostname = hostname
+        self.node_id = node_id
+        self.node_name = node_name
+
+
+class NoSuchAgentError(PystateError, KeyError):
+    """No node has this hostname in its profile, or the node that has it has no such agent. Nothing was written.
+
+    Attributes:
+        hostname: the name.
+        agent_key: of the agent.
+        node_id: of the node with this hostname; None: there is no such node.
+    """
+
+    def __init__(self, *, hostname: str, agent_key: str, node_id: int | None) -> None:
+        if node_id is None:
+            text = f"no node has the hostname {hostname!r} in its profile, so its agent {agent_key!r} cannot be found"
+        else:
+            text = f"node {node_id} with the hostname {hostname!r} has no agent {agent_key!r}"
+        super().__init__(f"{text}; read again what is there")
+        self.hostname = hostname
+        self.agent_key = agent_key
+        self.node_id = node_id
+
+
+class CorruptIndexError(DecodeError):
+    """The row with the ids of an indexed table or set is damaged, or not what the other rows say. Nothing was written.
+
+    Attributes:
+        family: the name of the family; empty for an index that was not read from one.
+        key: the key of that row.
+        kind: ``"KeyIndex"``.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, *, family: str, key: bytes, reason: str) -> None:
+        hint = "check() lists what is wrong; restore a backup, or call rebuild_indexes() if it is that of a table"
+        PystateError.__init__(self, f"{_place(family, key)}: the index of ids is damaged: {reason}; {hint}")
+        self.family = family
+        self.key = key
+        self.kind = "KeyIndex"
+        self.reason = reason
+
+
+class EntryChangedError(PystateError, ValueError):
+    """The stored record is not as the caller described the old one. Nothing was written.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+        id: of the record.
+    """
+
+    def __init__(self, *, family: str, key: bytes, id: int) -> None:  # noqa: A002
+        super().__init__(
+            f"family {family!r}, id {id}, key {key!r}: the stored record is not what `old` says; read it again and "
+            "decide"
+        )
+        self.family = family
+        self.key = key
+        self.id = id
+
+
+class IdOutOfRangeError(PystateError, IndexError):
+    """No id as large as this one was ever given out here. Nothing was written.
+
+    Attributes:
+        family: the name of the family; empty for an index that was not read from one.
+        key: the key of the row with the ids.
+        id: the id that was asked for.
+    """
+
+    def __init__(self, *, family: str, key: bytes, id: int, slots: int) -> None:  # noqa: A002
+        given = f"ids up to {slots - 1} were given out" if slots else "no id was given out yet"
+        super().__init__(f"{_place(family, key)}: id {id} is out of range: {given}; check where the id comes from")
+        self.family = family
+        self.key = key
+        self.id = id
+
+
+class IndexFullError(PystateError, OverflowError):
+    """There are no more ids. Nothing was written.
+
+    Attributes:
+        family: the name of the family; empty for an index that was not read from one.
+        key: the key of the row with the ids.
+    """
+
+    def __init__(self, *, family: str, key: bytes) -> None:
+        super().__init__(f"{_place(family, key)}: every id is in use; remove entries, or use another table")
+        self.family = family
+        self.key = key
+
+
+class NoSuchIdError(PystateError, KeyError):
+    """The id is free or deactivated. Nothing was written.
+
+    Attributes:
+        family: the name of the family; empty for an index that was not read from one.
+        key: the key of the row with the ids.
+        id: the id that was asked for.
+    """
+
+    def __init__(self, *, family: str, key: bytes, id: int) -> None:  # noqa: A002
+        super().__init__(f"{_place(family, key)}: nothing has id {id} now; read again what is there")
+        self.family = family
+        self.key = key
+        self.id = id
+
+
+def _place(family: str, key: bytes) -> str:
+    """Where an index of ids stands, in words."""
+    if not family:
+        return "key index"
+    return f"family {family!r}, key {key!r}" if key else f"family {family!r}"

@@ -15,7 +15,7 @@ from pystate.engine.log_format import SegmentHeader
 from pystate.engine.os_files import OsFiles
 from pystate.engine.snapshot_format import SnapshotHeader
 from tests.markdown import ROOT, Fence, fences
-from tests.tables import Table, docstring_tables, page_tables
+from tests.page_tables import Table, docstring_tables, page_tables
 
 PAGE = ROOT / "docs" / "reference" / "file-format.md"
 STORE_ID, SALTS = b"example store id", (b"SALT", b"salt")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.markdown import ROOT
+from tests.page_tables import page_tables
 from tests.sources import Source
-from tests.tables import page_tables
 
 PAGE = ROOT / "docs" / "reading-the-source.md"
 NAMED = re.compile(r"\[`(?P<name>[\w.]+)`\]\((?P<path>[^)#]+\.py)\)")

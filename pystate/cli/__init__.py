@@ -12,6 +12,7 @@
 ``writing``            ``put``, ``delete``, ``families --create`` and ``--drop``
 ``transfer``           ``dump`` and ``load``
 ``checking``           ``verify``, ``log``, ``salvage``
+``review``             ``review``: the operation attempts of a manager
 ``demo``               ``demo``, with ``demo_inventory`` (what is written), ``demo_writer`` (the process that is
                        killed), ``demo_kill`` (kills it), ``demo_checks`` (the verdict), ``demo_report`` (what is shown)
 =====================  =============================================================================================
@@ -74,6 +75,13 @@ def _demo(arguments: argparse.Namespace, output: Output) -> int:
     return demo(arguments, output)
 
 
+def _review(arguments: argparse.Namespace, output: Output) -> int:
+    # Late: it declares every table of the manager's state, which no other command needs.
+    from pystate.cli.review import review
+
+    return review(arguments, output)
+
+
 def _families(arguments: argparse.Namespace, output: Output) -> int:
     changes = arguments.create is not None or arguments.drop is not None
     return (writing.change_families if changes else reading.families)(arguments, output)
@@ -92,4 +100,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Output], int]] = {
     "verify": checking.verify,
     "log": checking.log,
     "salvage": checking.salvage,
+    "review": _review,
 }

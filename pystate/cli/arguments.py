@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from pystate.cli.bytes_text import parse_bytes
@@ -20,6 +22,13 @@ keys and values:
   Plain text stands for itself as UTF-8. 0x and hex digits, or base64: and base64, are
   bytes. text: takes the rest as text, whatever it begins with (text:0x12, text:-5).
   Output uses the same.
+"""
+
+_TIMES = """\
+instants and ages:
+  An instant is a date, T, a time and an offset or Z: 2026-11-30T12:00:00Z. It is always
+  given: no command looks at a clock. An age is a number of days, hours, minutes or
+  seconds: 30d, 12h, 90m, 45s.
 """
 
 _EXIT_CODES = """\
@@ -64,8 +73,8 @@ class _Version(argparse.Action):
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line.
 
-    Parsed arguments carry the name of the command as ``command``; keys, values and bounds are ``bytes``, durations
-    are in seconds.
+    Parsed arguments carry the name of the command as ``command``; keys, values and bounds are ``bytes``, times to wait
+    are in seconds, instants are aware ``datetime``, ages ``timedelta``.
     """
     parser = _Parser(
         prog="pystate",
@@ -79,6 +88,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_writing(commands)
     _add_transfer(commands)
     _add_checking(commands)
+    _add_review(commands)
     return parser
 
 
@@ -156,6 +166,51 @@ def _add_checking(commands: Any) -> None:
     salvage.add_argument("destination", metavar="DESTINATION", help="an empty directory, or one that does not exist")
 
 
+def _add_review(commands: Any) -> None:
+    review = _add(commands, "review", "list, show, sweep and prune a manager's operation attempts", json=False)
+    actions = review.add_subparsers(dest="action", required=True, parser_class=_Parser)
+
+    list_ = _add(
+        actions, "list", "list operation attempts by key (exit code 1: one is unreadable)", epilog=_TIMES, lines=True
+    )
+    _add_data_directory(list_)
+    list_.add_argument("--live", action="store_true", help="only those that have not ended")
+    list_.add_argument("--owing", action="store_true", help="only those that owe cleanup")
+    list_.add_argument("--expired-at", metavar="INSTANT", type=_instant, help="only those with a deadline up to this")
+    list_.add_argument("--host", metavar="HOST", help="only those for this host")
+    list_.add_argument("--target", metavar="TARGET", help="only those of this package")
+
+    show = _add(actions, "show", "show one operation attempt (exit code 1: it is not there)")
+    _add_data_directory(show)
+    show.add_argument("key", metavar="KEY", help="its idempotency key")
+
+    sweep = _add(actions, "sweep", "finish live attempts past their deadline as failed", epilog=_TIMES)
+    _add_data_directory(sweep)
+    _add_review_write_options(sweep, "compare deadlines with this instant; equal is past")
+
+    prune = _add(actions, "prune", "delete finished attempts that are too old or too many", epilog=_TIMES)
+    _add_data_directory(prune)
+    prune.add_argument("--max-age", metavar="AGE", type=_age, required=True, help="those that began longer ago may go")
+    prune.add_argument(
+        "--keep",
+        metavar="N",
+        type=_count,
+        required=True,
+        help="of each host, target and instance, those beyond the newest N may go; the newest one stays with 0 too",
+    )
+    _add_review_write_options(prune, "count ages from this instant")
+
+
+def _add_data_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="DIR", help="the manager's data directory, or the store states.db in it")
+
+
+def _add_review_write_options(parser: argparse.ArgumentParser, at: str) -> None:
+    parser.add_argument("--at", metavar="INSTANT", type=_instant, required=True, help=at)
+    parser.add_argument("--dry-run", action="store_true", help="count what would be changed, and change nothing")
+    _add_write_options(parser)
+
+
 def _add(
     commands: Any, name: str, summary: str, *, epilog: str = "", json: bool = True, lines: bool = False
 ) -> argparse.ArgumentParser:
@@ -222,6 +277,27 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
     return int(text)
+
+
+_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_AGE = re.compile(r"(\d{1,9})([dhms])", re.ASCII)
+_UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
+
+
+def _instant(text: str) -> datetime:
+    try:
+        if _INSTANT.fullmatch(text):
+            return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not an instant with its offset, such as 2026-11-30T12:00:00Z")
+
+
+def _age(text: str) -> timedelta:
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an age, such as 30d, 12h, 90m or 45s")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _seconds(text: str) -> float:

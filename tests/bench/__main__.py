@@ -12,13 +12,20 @@ import time
 import traceback
 from collections.abc import Iterator
 
-from tests.bench import figures_background, figures_memory, figures_opening, figures_reads, figures_writes
+from tests.bench import (
+    figures_background,
+    figures_memory,
+    figures_opening,
+    figures_reads,
+    figures_tables,
+    figures_writes,
+)
 from tests.bench.harness import Context, Row, figures, say
 from tests.bench.report import as_json, environment, file_system_of, print_table
 
 __all__ = ["main"]
 
-MODULES = (figures_reads, figures_writes, figures_opening, figures_memory, figures_background)
+MODULES = (figures_reads, figures_writes, figures_opening, figures_memory, figures_background, figures_tables)
 """Importing these registered every figure."""
 
 ORDER = (
@@ -33,6 +40,11 @@ ORDER = (
     "memory",
     "snapshot",
     "bytes",
+    "table-get",
+    "table-scan",
+    "upsert",
+    "upsert-sqlite",
+    "retention",
 )
 """The order of the table, that of the goals."""
 

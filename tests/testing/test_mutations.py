@@ -11,7 +11,7 @@ import pytest
 
 from pystate.engine.log_format import salt_seed
 from pystate.testing import BrokenPromiseError, DeadlockError
-from tests.tables import Table, page_tables
+from tests.page_tables import Table, page_tables
 from tests.testing.mutations import (
     CAUGHT,
     MUTATIONS,

@@ -1,0 +1,131 @@
+"""`Agent`: a package that collects or analyses, as a node has it; and the table of agents.
+
+An agent is known by its node and its key, ``<instance>.<service>``. Any number of agents of one node may be of one
+kind.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import msgspec
+
+from pystate.review.lifecycle import Lifecycle
+from pystate.review.packages import BoundAddrs, Config, ConfigValue, Status
+from pystate.review.stored import U32, StoredEnum
+from pystate.tables import Key, Readable, Scannable, Schema, Writable, rest_text, uint32
+
+__all__ = ["AGENTS", "Agent", "AgentKind", "Agents"]
+
+
+class AgentKind(StoredEnum):
+    """What an agent does."""
+
+    UNSUPERVISED = 0, 1
+    SENSOR = 1, 2
+    SEMI_SUPERVISED = 2, 3
+    TIME_SERIES_GENERATOR = 3, 4
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """An agent of a node. `Agent.new` makes one that nothing is known of yet.
+
+    Attributes:
+        node_id: the node.
+        key: the instance and the service, for example ``001.piglet``; unique in the node.
+        kind: what it does.
+        status: how the last reload of its configuration went.
+        config: its configuration; None: it has none.
+        draft: the configuration that it is to have; None: there is none.
+        installed_version, installed_commit: the build, as the host reports it; None: not known.
+        lifecycle: its state, as the host reports it.
+        bound_addrs: where it listens, as the host reports it. A list is taken too, and becomes a tuple.
+    """
+
+    node_id: U32
+    key: str
+    kind: AgentKind
+    status: Status
+    config: Config | None
+    draft: Config | None
+    installed_version: str | None
+    installed_commit: str | None
+    lifecycle: Lifecycle
+    bound_addrs: BoundAddrs
+
+    def __post_init__(self) -> None:
+        given: object = self.bound_addrs
+        if type(given) is list:
+            pairs = tuple(tuple(pair) if type(pair) is list else pair for pair in given)
+            msgspec.structs.force_setattr(self, "bound_addrs", pairs)
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        node_id: int,
+        key: str,
+        kind: AgentKind,
+        status: Status = Status.ENABLED,
+        config: str | None = None,
+        draft: str | None = None,
+    ) -> Agent:
+        """An agent of which no host has reported anything: not installed, no build, no addresses.
+
+        Arguments:
+            config, draft: texts of TOML documents.
+
+        Raises:
+            InvalidConfigError: one of the texts is none.
+        """
+        return cls(
+            node_id=node_id,
+            key=key,
+            kind=kind,
+            status=status,
+            config=None if config is None else Config(config),
+            draft=None if draft is None else Config(draft),
+            installed_version=None,
+            installed_commit=None,
+            lifecycle=Lifecycle.NOT_INSTALLED,
+            bound_addrs=(),
+        )
+
+
+_KEY = Key(node_id=uint32, key=rest_text)
+
+AGENTS: Schema[Agent] = Schema(Agent, family="agents", key=_KEY, value=ConfigValue(Agent, _KEY, "config", "draft"))
+"""The schema of the family. `Agents` has all operations of a table."""
+
+
+class Agents(Readable[Agent], Scannable[Agent], Writable[Agent]):
+    """The agents of a store, of a transaction, or as of a view. `ReviewStore.agents` makes it.
+
+    Those of one node are ``agents.iter(prefix=(node_id,))``.
+    """
+
+    __slots__ = ()
+
+    def get(self, node_id: int, key: str) -> Agent | None:
+        """The agent of this node with this key, or None.
+
+        Raises:
+            DecodeError: the row cannot be read. TypeError, ValueError: `node_id` is no unsigned 32-bit int, or `key` no
+            text that UTF-8 can hold.
+        """
+        return super().get(node_id, key)
+
+    @overload
+    def delete(self, node_id: int, key: str, /) -> None: ...
+    @overload
+    def delete(self, row_key: bytes, /) -> None: ...
+    def delete(self, *key: int | str | bytes) -> None:
+        """Delete the agent of this node with this key; no error when there is none, or when it cannot be read.
+
+        Arguments:
+            key: node and key, or the bytes of a row's key, as `DecodeError` has them.
+
+        Raises:
+            TypeError, ValueError: see `get`.
+        """
+        super().delete(*key)

@@ -211,6 +211,7 @@ BAD_FIELDS: dict[str, tuple[str, Any]] = {
     "naive started_at": ("started_at", NAIVE),
     "naive expires_at": ("expires_at", NAIVE),
     "text as an instant": ("expires_at", "2023-11-14T22:13:20Z"),
+    "instant that is not indexed as text": ("started_at", "2023-11-14T22:13:20Z"),
     "outcome as text": ("outcome", "failed"),
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from pystate import Store, Transaction
+from pystate.engine.transaction import TransactionFamily
 from pystate.errors import DecodeError
 from pystate.review.operation_attempt import FAMILY, OperationAttempt, Outcome
 from pystate.review.operation_attempts import OperationAttempts, RetentionBound
@@ -315,6 +317,54 @@ def test_every_outcome_is_an_end(attempts: OperationAttempts, outcome: Outcome) 
     for number in range(3):
         attempts.upsert(T(f"op-{number}", number, outcome=outcome))
     assert attempts.prune(B(0, 0), at(10_000)) == 2
+
+
+def rows_read(store: Store, call: Callable[[OperationAttempts], int], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many rows a call looks at, one by one and in scans; what it does is rolled back."""
+    seen = 0
+    read, scan = TransactionFamily._read, TransactionFamily.scan
+
+    def counting_read(self: TransactionFamily, key: bytes) -> bytes | None:
+        nonlocal seen
+        seen += 1
+        return read(self, key)
+
+    def counting_scan(self: TransactionFamily, *bounds: Any, **options: Any) -> Iterator[tuple[bytes, bytes]]:
+        nonlocal seen
+        for row in scan(self, *bounds, **options):
+            seen += 1
+            yield row
+
+    with monkeypatch.context() as patch, store.begin() as txn:
+        patch.setattr(TransactionFamily, "_read", counting_read)
+        patch.setattr(TransactionFamily, "scan", counting_scan)
+        assert call(attempts_of(txn)) == 2
+        txn.rollback()
+    return seen
+
+
+def test_sweep_and_prune_cost_what_they_do_and_not_what_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are looked at with ten attempts in the history, and with five hundred more."""
+    calls: dict[str, Callable[[OperationAttempts], int]] = {
+        "sweep": lambda attempts: attempts.sweep_expired(at(500)),
+        "by age": lambda attempts: attempts.prune(B(7000, 1000), at(10_000)),
+        "by number": lambda attempts: attempts.prune(B(1_000_000, 8), at(10_000)),
+    }
+    with checked_store() as store:
+        attempts = attempts_of(store)
+        for number in range(2):
+            attempts.upsert(L(f"due-{number}", HOST, PIG, 100 + number, expires_at=at(number)))
+        finished(attempts, 1000, 2000, *range(3001, 3009))
+        few = {name: rows_read(store, call, monkeypatch) for name, call in calls.items()}
+        for number in range(250):
+            attempts.upsert(T(f"old-{number}", 4000 + number, 0, OTHER, PIG, number))
+            attempts.upsert(T(f"new-{number}", 5000 + number, 0, OTHER, PIG, number))
+            attempts.upsert(T(f"alone-{number}", 1000, 0, f"{number}"))
+        attempts.upsert(L("not due", HOST, PIG, 200, expires_at=at(501)))
+        many = {name: rows_read(store, call, monkeypatch) for name, call in calls.items()}
+    assert many["sweep"] == few["sweep"]
+    assert many["by age"] == few["by age"]
+    assert many["by number"] == few["by number"] + 1  # the first group that has not too many
 
 
 def test_a_prune_is_one_commit(store: Store, attempts: OperationAttempts) -> None:

@@ -212,7 +212,7 @@ def test_rows_are_as_the_module_says(store: Store, builds: BoundTable[Build]) ->
         b"\xfe" + group + place["b"]: b"\1" + name["b"],
         b"\xfe" + group + place["c"]: b"\1" + name["c"],
         b"\xf8" + place["b"]: name["b"],
-        b"\xfa\0" + group: b"\0\0\0\3",
+        b"\xfa\0" + group: b"\0\0\0\3" + place["c"],
         b"\xfa\1\xff\xff\xff\xfc" + group: b"",
     }
 

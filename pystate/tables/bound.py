@@ -180,12 +180,8 @@ class Scannable(Bound[R]):
         Raises:
             DecodeError: a row cannot be read; raised when it is reached. `iter_results` goes on.
         """
-        for record, error in self.iter_results(
-            start=start, stop=stop, prefix=prefix, seek=seek, reverse=reverse, limit=limit
-        ):
-            if error is not None:
-                raise error
-            yield record  # type: ignore[misc]  # there is a record where there is no error
+        found = self.iter_results(start=start, stop=stop, prefix=prefix, seek=seek, reverse=reverse, limit=limit)
+        return _raising(found)
 
     def iter_results(
         self,
@@ -198,16 +194,29 @@ class Scannable(Bound[R]):
         limit: int | None = None,
     ) -> Iterator[tuple[R, None] | tuple[None, DecodeError]]:
         """As `iter`, but each item is ``(record, None)``, or ``(None, error)`` for a row that cannot be read."""
-        schema = self._schema
-        for key, value in schema.scan(
+        rows = self._schema.scan(
             self._family, start=start, stop=stop, prefix=prefix, seek=seek, reverse=reverse, limit=limit
-        ):
-            try:
-                record = schema.decode(key, value)
-            except DecodeError as error:
-                yield None, error
-            else:
-                yield record, None
+        )
+        return _decoded(self._schema, rows)
+
+
+def _decoded(
+    schema: Schema[R], rows: Iterator[tuple[bytes, bytes]]
+) -> Iterator[tuple[R, None] | tuple[None, DecodeError]]:
+    for key, value in rows:
+        try:
+            record = schema.decode(key, value)
+        except DecodeError as error:
+            yield None, error
+        else:
+            yield record, None
+
+
+def _raising(found: Iterator[tuple[R, None] | tuple[None, DecodeError]]) -> Iterator[R]:
+    for record, error in found:
+        if error is not None:
+            raise error
+        yield record  # type: ignore[misc]  # there is a record where there is no error
 
 
 class Writable(Bound[R]):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from pystate.tables.parts import Part, check_order
+from pystate.tables.parts import Part, check_order, rest_text
 
 __all__ = ["KEY_BYTES_MAX", "Key", "check_length"]
 
@@ -46,6 +46,11 @@ class Key:
         self._encode: tuple[Callable[[Any], bytes], ...] = tuple(part.encode for part in self._parts)
         self._decode = tuple(part.decode for part in self._parts)
         self._get = attrgetter(*self.fields)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the key is one text as it is."""
+        return self._parts == (rest_text,)
 
     @property
     def ends_open(self) -> bool:

@@ -359,6 +359,7 @@ def test_sweep_and_prune_cost_what_they_do_and_not_what_stays(monkeypatch: pytes
         for number in range(250):
             attempts.upsert(T(f"old-{number}", 4000 + number, 0, OTHER, PIG, number))
             attempts.upsert(T(f"new-{number}", 5000 + number, 0, OTHER, PIG, number))
+            attempts.upsert(T(f"owes-{number}", 1000, 0, OTHER, PIG, number, cleanup_state=OWING))
             attempts.upsert(T(f"alone-{number}", 1000, 0, f"{number}"))
         attempts.upsert(L("not due", HOST, PIG, 200, expires_at=at(501)))
         many = {name: rows_read(store, call, monkeypatch) for name, call in calls.items()}

@@ -11,6 +11,9 @@ make room, then try again    :class:`DiskFullError`
 reopen the store             :class:`StoreFailedError`, :class:`ClosedError`
 restore, or salvage          :class:`CorruptionError`
 upgrade pystate              :class:`UnsupportedFormatError`
+upgrade the program          :class:`UnsupportedVersionError`
+put content and markers      :class:`VersionMismatchError`
+right by hand
 fix the call                 every other one, and the built-in ``TypeError`` and ``ValueError``
 ===========================  ==========================================================================
 
@@ -23,14 +26,19 @@ import errno as _errno
 from typing import Any
 
 __all__ = [
+    "BackupDamagedError",
+    "BackupError",
+    "BackupNotFoundError",
     "ClosedError",
     "ConflictError",
+    "ContentVersionError",
     "CorruptIndexError",
     "CorruptionError",
     "DecodeError",
     "DeletionResultExistsError",
     "DiskFullError",
     "EntryChangedError",
+    "FamilyConflictError",
     "FamilyExistsError",
     "FamilyMismatchError",
     "FamilyNotFoundError",
@@ -41,18 +49,33 @@ __all__ = [
     "InvalidRecordError",
     "KeyExistsError",
     "LockedError",
+    "MarkerError",
+    "MarkerNotFoundError",
+    "MarkerParseError",
+    "MarkerReadError",
+    "MarkerWriteError",
+    "MigrationError",
+    "MigrationFamiliesError",
+    "MixedShapesError",
     "NoSuchAgentError",
     "NoSuchDeletionResultError",
     "NoSuchEntryError",
     "NoSuchIdError",
+    "NotARepositoryError",
     "NotAStoreError",
     "PystateError",
     "ReadOnlyError",
+    "RepositoryLockedError",
+    "RepositoryNotFoundError",
     "SlotTakenError",
     "StoreFailedError",
     "StoreNotFoundError",
+    "UnknownShapeError",
     "UnsupportedFormatError",
+    "UnsupportedVersionError",
     "ValueMismatchError",
+    "VersionError",
+    "VersionMismatchError",
 ]
 
 
@@ -632,3 +655,370 @@ def _place(family: str, key: bytes) -> str:
     if not family:
         return "key index"
     return f"family {family!r}, key {key!r}" if key else f"family {family!r}"
+
+
+class VersionError(PystateError, ValueError):
+    """A text is not a semantic version, or not a requirement on versions. Nothing was done with it.
+
+    Attributes:
+        text: the text.
+        what: what it should be: ``"version"`` or ``"requirement"``.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, text: str, problem: str, *, what: str = "version") -> None:
+        shape = "major.minor.patch[-pre][+build], as 0.47.0-alpha.2" if what == "version" else ">=0.43.0,<0.44.0"
+        shown = repr(text) if len(text) <= 300 else f"{text[:300]!r}..."
+        super().__init__(f"{shown} is not a {what}: {problem}; write it like {shape}")
+        self.text = text
+        self.what = what
+        self.problem = problem
+
+
+class MarkerError(PystateError):
+    """The marker of a directory, its file ``VERSION``, cannot be read or written: the root of the errors about it.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class MarkerReadError(MarkerError, OSError):
+    """The disk, or what stands in its place, does not let a marker be read. No file was changed.
+
+    Attributes:
+        path: the file.
+        cause: why not.
+        errno: the error number, if there was one.
+    """
+
+    def __init__(self, path: str, cause: str, *, errno: int | None = None, hint: str = "make it readable") -> None:
+        super().__init__(path, f"cannot open VERSION: {cause}; {hint}")
+        self.cause = cause
+        self.errno = errno
+
+
+class MarkerNotFoundError(MarkerReadError, FileNotFoundError):
+    """A directory has no marker, or does not exist.
+
+    Attributes:
+        path: the file that is missing.
+        found: what the directory holds instead, one name of it, so that it cannot be taken for a new one; or None when
+            nobody has looked.
+    """
+
+    def __init__(self, path: str, *, found: str | None = None) -> None:
+        cause = "there is none" if found is None else f"there is none, but the directory holds {found!r}"
+        hint = "if its format is known, say it with pystate.formats.write_version_marker(directory, version)"
+        super().__init__(path, cause, errno=_errno.ENOENT, hint=hint)
+        self.found = found
+
+
+class MarkerParseError(MarkerError, ValueError):
+    """A marker holds something else than exactly one version. It was left as it is.
+
+    Attributes:
+        path: the file.
+        found: its first bytes.
+        problem: what is wrong with them.
+    """
+
+    def __init__(self, path: str, *, found: bytes, problem: str) -> None:
+        super().__init__(
+            path,
+            f"cannot parse VERSION: expected exactly the text of a version, found {found[:80]!r}: {problem}; if the "
+            "format of the directory is known, say it with pystate.formats.write_version_marker(directory, version)",
+        )
+        self.found = found
+        self.problem = problem
+
+
+class MarkerWriteError(MarkerError, OSError):
+    """A marker could not be written. Do away with the cause, and make the same call again.
+
+    Attributes:
+        path: the file.
+        role: which directory it was, of two: ``"data directory"`` or ``"backup directory"``; empty for a single one.
+        version: what was to be written.
+        cause: what failed.
+        replaced: True: the marker holds `version`, but power loss may still undo that. False: it is as it was.
+        errno: the error number of what failed, if there was one.
+    """
+
+    def __init__(
+        self, path: str, cause: str, *, version: str, replaced: bool, role: str = "", errno: int | None = None
+    ) -> None:
+        marker = f"the {role} VERSION" if role else "VERSION"
+        state = "it holds that now, but power loss may undo it" if replaced else "it is as it was"
+        super().__init__(
+            path, f"cannot write {version} to {marker}: {cause}; {state}; do away with the cause, and call again"
+        )
+        self.role = role
+        self.version = version
+        self.cause = cause
+        self.replaced = replaced
+        self.errno = errno
+
+
+class BackupError(PystateError):
+    """The root of the errors about backups. The store in question is as it was, unless the class says otherwise.
+
+    Attributes:
+        repository: the directory of the backups.
+    """
+
+    def __init__(self, repository: str, message: str) -> None:
+        PystateError.__init__(self, message)  # not super(): some of those below are another error of pystate, too
+        self.repository = repository
+
+
+class RepositoryNotFoundError(BackupError, FileNotFoundError):
+    """There is no directory where the backups should be, or, for a new one, where it should be made."""
+
+    def __init__(self, repository: str, hint: str = "check the path, or make a first backup there") -> None:
+        super().__init__(repository, f"{repository}: no backups here; {hint}")
+
+
+class NotARepositoryError(BackupError, ValueError):
+    """The path holds something that is no repository of backups; it was left as it is.
+
+    Attributes:
+        found: what is there instead.
+    """
+
+    def __init__(self, repository: str, found: str) -> None:
+        super().__init__(
+            repository,
+            f"{repository}: not a repository of backups: {found}; give one, or a path that is empty or does not exist",
+        )
+        self.found = found
+
+
+class RepositoryLockedError(BackupError, LockedError):
+    """Somebody else makes or removes backups in this repository at the moment. Listing and restoring need no lock.
+
+    Attributes:
+        path: the repository, too.
+        pid, host: of the holder, as in `LockedError`.
+    """
+
+    def __init__(self, repository: str, *, pid: int | None = None, host: str | None = None) -> None:
+        holder = "somebody else" if pid is None else f"process {pid}" + (f" on host {host}" if host else "")
+        BackupError.__init__(
+            self,
+            repository,
+            f"{repository}: backups are being made or removed here by {holder}; wait with lock_timeout=, or try later",
+        )
+        self.path = repository
+        self.pid = pid
+        self.host = host
+
+
+class BackupNotFoundError(BackupError, KeyError):
+    """The repository has no backup with this id, or no backup at all.
+
+    Attributes:
+        id: the id that was asked for, or None for the newest.
+        ids: those that there are, ascending.
+    """
+
+    def __init__(self, repository: str, *, id: int | None, ids: tuple[int, ...]) -> None:  # noqa: A002
+        there = f"there are {', '.join(map(str, ids))}" if ids else "there is none"
+        super().__init__(repository, f"{repository}: no backup{'' if id is None else f' {id}'}; {there}")
+        self.id = id
+        self.ids = ids
+
+
+class BackupDamagedError(BackupError, CorruptionError):
+    """A backup is damaged: it was complete once, and is not any more. Nothing was restored from it.
+
+    Attributes:
+        id: of the backup.
+        path, offset, expected, found: where, and what is wrong, as in `CorruptionError`; `sequence` is None.
+    """
+
+    def __init__(
+        self,
+        repository: str,
+        path: str,
+        *,
+        id: int,  # noqa: A002
+        offset: int | None = None,
+        expected: str,
+        found: str,
+    ) -> None:
+        place = path if offset is None else f"{path}: offset {offset}"
+        BackupError.__init__(
+            self,
+            repository,
+            f"{place}: backup {id} is damaged: expected {expected}, found {found}. Nothing was restored from it: take "
+            "another one; pystate.formats.backup.list(repository) has those that can be read",
+        )
+        self.id = id
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.sequence = None
+
+
+class MigrationError(PystateError):
+    """A migration was refused, or stopped by what it found: the root of the errors about it. Nothing was changed."""
+
+
+class VersionMismatchError(MigrationError, ValueError):
+    """The markers of two directories, or the markers and the content, have versions that no crash explains.
+
+    If a backup was restored, say which version it is of with :func:`pystate.formats.write_version_markers`.
+
+    Attributes:
+        database: the version in the marker of the data directory; that of the program, if the directory is new.
+        backup: the same of the backup directory.
+        content: the version that the content itself says it has, or None if it says nothing.
+    """
+
+    def __init__(self, *, database: str, backup: str, content: str | None) -> None:
+        if database != backup:
+            what = f"mismatched database version {database} and backup version {backup}"
+            if content is not None:
+                what += f"; the content is of version {content}"
+        else:
+            what = f"mismatched content of version {content} and version markers of {database}"
+        super().__init__(
+            f"{what}. Nothing was changed: find out which version the content is of, and say it with "
+            "pystate.formats.write_version_markers(data_dir, backup_dir, version)"
+        )
+        self.database = database
+        self.backup = backup
+        self.content = content
+
+
+class UnsupportedVersionError(MigrationError, ValueError):
+    """The content has a version that this program can neither read nor migrate: too old, or newer than itself.
+
+    Attributes:
+        found: the version.
+        supported: the version of the program.
+        where: what says so: ``"marker"`` or ``"content"``.
+    """
+
+    def __init__(self, *, found: str, supported: str, where: str) -> None:
+        super().__init__(
+            f"migration from {found} is not supported: so says the {where}, and this program is of version "
+            f"{supported}. Nothing was changed: run a program that knows {found}, or restore a backup that this one "
+            "knows, with its version markers"
+        )
+        self.found = found
+        self.supported = supported
+        self.where = where
+
+
+class ContentVersionError(MigrationError, ValueError):
+    """What a store says about the version of its content is no version. It was left as it is.
+
+    Attributes:
+        path: of the store.
+        found: what it says.
+        problem: what is wrong with that.
+    """
+
+    def __init__(self, path: str, *, found: str, problem: str) -> None:
+        super().__init__(
+            f"{path}: the metadata 'format' is {found!r}, which is no version: {problem}; it is meant for the version "
+            "of the content, so write that there with pystate.rewrite"
+        )
+        self.path = path
+        self.found = found
+        self.problem = problem
+
+
+class MigrationFamiliesError(MigrationError, ValueError):
+    """The families are not those that a migration, or a step of it, expects or has to leave.
+
+    Attributes:
+        where: of what: a step, by its name, or the content of a version.
+        missing: families that should be there.
+        unexpected: families that should not.
+    """
+
+    def __init__(self, where: str, *, missing: tuple[str, ...] = (), unexpected: tuple[str, ...] = ()) -> None:
+        parts = [
+            f"{what} {', '.join(map(repr, names))}"
+            for what, names in (("missing:", missing), ("not expected:", unexpected))
+            if names
+        ]
+        super().__init__(f"{where}: wrong families; {'; '.join(parts)}. Nothing was changed")
+        self.where = where
+        self.missing = missing
+        self.unexpected = unexpected
+
+
+class FamilyConflictError(MigrationError, ValueError):
+    """A family cannot be merged into another one: both have a key, with different values.
+
+    Attributes:
+        old: the family that should go.
+        new: the family that should have everything.
+        key: the first such key.
+        count: how many there are.
+    """
+
+    def __init__(self, *, old: str, new: str, key: bytes, count: int) -> None:
+        more = f", and {count - 1} more," if count > 1 else ""
+        super().__init__(
+            f"families {old!r} and {new!r}: key {key.hex()}{more} has another value in each, so that one cannot be "
+            "merged into the other. Nothing was changed: decide which value is right, and delete the other"
+        )
+        self.old = old
+        self.new = new
+        self.key = key
+        self.count = count
+
+
+class UnknownShapeError(MigrationError, ValueError):
+    """A value has neither the present shape nor the previous one, so that it cannot be migrated.
+
+    Attributes:
+        family: the name of the family.
+        key: the key of the row.
+        kind: what kind of record it should be.
+        current: why it has not the present shape.
+        previous: why it has not the previous one.
+    """
+
+    def __init__(self, *, family: str, key: bytes, kind: str, current: str, previous: str) -> None:
+        super().__init__(
+            f"family {family!r}, key {key.hex()}: no {kind} of a known shape; current schema error: {current}; "
+            f"previous schema error: {previous}. Nothing was changed: repair or delete the row, or migrate with the "
+            "version that wrote it"
+        )
+        self.family = family
+        self.key = key
+        self.kind = kind
+        self.current = current
+        self.previous = previous
+
+
+class MixedShapesError(MigrationError, ValueError):
+    """Some rows of a family have the present shape and some have not, where only all or none can be migrated.
+
+    Attributes:
+        family: the name of the family.
+        current: the number of rows with the present shape.
+        others: the number of the others.
+        key: the first of the others.
+    """
+
+    def __init__(self, *, family: str, current: int, others: int, key: bytes) -> None:
+        super().__init__(
+            f"family {family!r}: a mix of shapes: {current} rows have the present one, and {others} have not, the "
+            f"first of them with the key {key.hex()}. Nothing was changed: repair or delete what does not belong there"
+        )
+        self.family = family
+        self.current = current
+        self.others = others
+        self.key = key

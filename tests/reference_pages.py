@@ -31,7 +31,12 @@ __all__ = ["PAGES", "page_of"]
 REFERENCE = ROOT / "docs" / "reference"
 
 #: The page of each subpackage, with its title.
-PAGES = {"pystate.tables": ("tables.md", "Tables"), "pystate.review": ("review.md", "The review state")}
+PAGES = {
+    "pystate.tables": ("tables.md", "Tables"),
+    "pystate.formats": ("formats.md", "Formats"),
+    "pystate.formats.backup": ("backup.md", "Backups"),
+    "pystate.review": ("review.md", "The review state"),
+}
 
 SECTIONS = re.compile(r"^(Arguments|Attributes|Returns|Raises|Yields):$")
 WIDTH = 120
@@ -42,12 +47,12 @@ def page_of(name: str) -> str:
     package = importlib.import_module(name)
     _, title = PAGES[name]
     lines = [f"# {title}", "", "<!-- made from the docstrings by `python -m tests.reference_pages` -->", ""]
-    lines += markdown(inspect.getdoc(package) or "", runnable=True)
+    lines += markdown(inspect.getdoc(package) or "")
     for module, names in by_module(package):
         if module is pystate.errors:
             lines += ["", "## Errors", "", "Those of a store as such: [errors](errors.md)."]
         else:
-            lines += ["", f"## `{module.__name__}`", "", *markdown(inspect.getdoc(module) or "", runnable=False)]
+            lines += ["", f"## `{module.__name__}`", "", *markdown(inspect.getdoc(module) or "")]
         for each in names:
             lines += ["", *describe(each, getattr(package, each), module)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
@@ -71,34 +76,39 @@ def home(package: ModuleType, name: str) -> str:
     own = getattr(value, "__module__", None)
     if isinstance(own, str) and own.startswith("pystate.") and getattr(sys.modules[own], name, None) is value:
         return own
-    for module_name, module in sorted(sys.modules.items()):
-        if module_name.startswith(f"{package.__name__}.") and name in getattr(module, "__all__", ()):
-            return module_name
-    return package.__name__
+    naming = [
+        module_name
+        for module_name, module in sorted(sys.modules.items())
+        if module_name.startswith(f"{package.__name__}.") and name in getattr(module, "__all__", ())
+    ]
+    return max(naming, key=lambda module_name: module_name.count("."), default=package.__name__)
 
 
 def describe(name: str, value: Any, module: ModuleType) -> list[str]:
     """Heading, signature and docstring of one public name."""
     lines = [f"### {name}", ""]
+    if inspect.ismodule(value):
+        file, title = PAGES[value.__name__]
+        return [*lines, f"A package of its own: [{title.lower()}]({file})."]
     if inspect.isclass(value):
         if issubclass(value, enum.Enum):
             members = ", ".join(f"`{member.name}`" for member in value)
-            return [*lines, *markdown(own_doc(value), runnable=False), "", f"Members, in order: {members}."]
+            return [*lines, *markdown(own_doc(value)), "", f"Members, in order: {members}."]
         if is_protocol(value) or not callable_by_users(value):
-            lines += markdown(own_doc(value), runnable=False)
+            lines += markdown(own_doc(value))
         else:
             lines += ["```text", *signature(name, value), "```", ""]
             if issubclass(value, Exception):
                 lines += [f"Base classes: {', '.join(f'`{base.__name__}`' for base in value.__bases__)}.", ""]
-            lines += markdown(own_doc(value), runnable=False)
+            lines += markdown(own_doc(value))
         if bases := public_bases(value):
             lines += ["", f"Has what {', '.join(f'`{base}`' for base in bases)} has."]
         for each in members_of(value):
             lines += ["", *describe_member(name, value, each)]
         return lines
     if inspect.isroutine(value):
-        return [*lines, "```text", *signature(name, value), "```", "", *markdown(own_doc(value), runnable=False)]
-    return [*lines, *markdown(constant_doc(name, module), runnable=False)]
+        return [*lines, "```text", *signature(name, value), "```", "", *markdown(own_doc(value))]
+    return [*lines, *markdown(constant_doc(name, module))]
 
 
 def is_protocol(kind: type) -> bool:
@@ -138,7 +148,7 @@ def describe_member(owner: str, kind: type, name: str) -> list[str]:
     lines = [f"#### {owner}.{name}", ""]
     if not isinstance(member, property):
         lines += ["```text", *signature(f"{owner}.{name}", getattr(kind, name)), "```", ""]
-    return lines + markdown(own_doc(getattr(kind, name)), runnable=False)
+    return lines + markdown(own_doc(getattr(kind, name)))
 
 
 def signature(name: str, value: Any) -> list[str]:
@@ -187,7 +197,7 @@ def constant_doc(name: str, module: ModuleType) -> str:
     return ""
 
 
-def markdown(text: str, *, runnable: bool) -> list[str]:
+def markdown(text: str) -> list[str]:
     """A docstring as Markdown."""
     lines: list[str] = []
     blocks = re.split(r"\n\s*\n", text.strip("\n"))
@@ -199,7 +209,7 @@ def markdown(text: str, *, runnable: bool) -> list[str]:
             continue
         literal = body.endswith("::")
         if body.lstrip().startswith(">>>"):
-            lines += ["```python" if runnable else "```text", *textwrap.dedent(body).splitlines(), "```", ""]
+            lines += ["```python", *textwrap.dedent(body).splitlines(), "```", ""]
         elif re.match(r"=+( =+)+$", body.splitlines()[0].strip() if body else ""):
             lines += ["```text", *body.splitlines(), "```", ""]
         elif body and SECTIONS.match(body.splitlines()[0].strip()):

@@ -47,19 +47,20 @@ def read_store(directory: Path) -> Store:
     snapshots, segments = _list(directory)
     if not snapshots:
         raise _no_snapshot(directory, segments)
+    snapshot, passed_over = _choose_snapshot(snapshots)
+    segments = _that_count(snapshot, segments)
     for (number, path), (other, _) in zip(segments, segments[1:], strict=False):
         if number == other:
             raise Damaged(path, 0, "a second segment of this number")
-    snapshot, passed_over = _choose_snapshot(snapshots)
     begin = max((at for at, (number, _) in enumerate(segments) if number <= snapshot.sequence + 1), default=None)
     if begin is None:
         raise Damaged(directory, 0, "the log behind the snapshot is missing")
     for number, path in segments[:begin]:
-        _Segment(number, path).require_place(snapshot.store_id, 0)
+        _Segment(number, path).require_place(snapshot.log_id, 0)
     state, generation = _State(snapshot), 0
     for at, (number, path) in enumerate(segments[begin:], begin):
         segment = _Segment(number, path)
-        segment.require_place(snapshot.store_id, generation)
+        segment.require_place(snapshot.log_id, generation)
         generation = segment.generation
         segment.read(state)
         follower = segments[at + 1][0] if at + 1 < len(segments) else None
@@ -88,7 +89,28 @@ def _no_snapshot(directory: Path, segments: Numbered) -> Exception:
     number, path = segments[0]
     if len(segments) == 1 and number == 1 and len(_Segment(number, path).data) == 48:
         return NoStore(directory)
+    if len(segments) == 1 and number > 1 and (directory / f"{number - 1:020}.snapshot.tmp").exists():
+        if _Segment(number, path).is_prepared():
+            return NoStore(directory)
     return Damaged(directory, 0, "no snapshot")
+
+
+def _that_count(snapshot: _Snapshot, segments: Numbered) -> Numbered:
+    """The segments without those that were replaced, or prepared and never used."""
+    return [
+        (number, path)
+        for number, path in segments
+        if path.name not in snapshot.replaces and not (len(segments) > 1 and _is_foreign(snapshot, number, path))
+    ]
+
+
+def _is_foreign(snapshot: _Snapshot, number: int, path: Path) -> bool:
+    """Whether a segment is prepared, and for another log. What is wrong with it otherwise, step 4 will find."""
+    try:
+        segment = _Segment(number, path)
+    except (Damaged, Unsupported):
+        return False
+    return segment.is_prepared() and segment.log_id != snapshot.log_id
 
 
 def _choose_snapshot(snapshots: Numbered) -> tuple[_Snapshot, int]:
@@ -189,14 +211,23 @@ class _Segment:
             raise Unsupported(path)
         if _number(data, 36, 8) != number:
             raise Damaged(path, 36, "the first sequence is not that of the name")
-        self.generation, self.store_id, self.salt = _number(data, 12), data[16:32], data[32:36]
+        self.generation, self.log_id, self.salt = _number(data, 12), data[16:32], data[32:36]
         self.seed = crc32(self.salt)
         self.last, self.end, self.ending = number - 1, 48, "end"
 
-    def require_place(self, store_id: bytes, generation: int) -> None:
+    def is_prepared(self) -> bool:
+        """Whether it was made beside a snapshot that replaces everything, and is as it was made."""
+        header, last = self._frame_header(48), _number(self.data, 36, 8) - 1
+        if header is None or len(self.data) != 81 or self.path.suffix != ".closed":
+            return False
+        payload_is_right = self.data[80:] == b"\x90" and _number(header, 24) == crc32(b"\x90", self.seed)
+        numbers = _number(header, 4), _number(header, 8, 8), _number(header, 16, 8)
+        return payload_is_right and numbers == (1, last, last)
+
+    def require_place(self, log_id: bytes, generation: int) -> None:
         """Check the header against the snapshot and the segment before."""
-        if self.store_id != store_id:
-            raise Damaged(self.path, 16, "a segment of another store")
+        if self.log_id != log_id:
+            raise Damaged(self.path, 16, "a segment of another log")
         if self.generation < generation:
             raise Damaged(self.path, 12, "the generation is below that of the segment before")
 
@@ -283,6 +314,7 @@ class _Snapshot:
 
     def _read_header(self, header: _Part) -> None:
         seen = set()
+        self.log_id, self.replaces = b"", set[str]()
         for _ in range(header.map()):
             seen.add(key := header.text())
             match key:
@@ -299,10 +331,16 @@ class _Snapshot:
                     self.names = {header.text(): header.integer() for _ in range(header.map())}
                 case "metadata":
                     {header.text(): header.text() for _ in range(header.map())}
+                case "log_id":
+                    self.log_id = header.binary()
+                    header.require(len(self.log_id) == 16, "not a log id")
+                case "replaces":
+                    self.replaces = {header.text() for _ in range(header.array())}
                 case _:
                     header.require(False, f"the unknown key {key}")
         header.end()
-        header.require(len(seen - {"metadata"}) == 5, "a key is missing")
+        header.require(len(seen - {"metadata", "log_id", "replaces"}) == 5, "a key is missing")
+        self.log_id = self.log_id or self.store_id
         ids = self.names.values()
         header.require(len(set(ids)) == len(ids), "two families with one id")
         header.require(all(0 < family < self.next_family_id for family in ids), "a family id out of range")

@@ -108,13 +108,13 @@ def number(data: bytes) -> int:
 
 
 def test_segment_header_is_encoded_as_its_table_says() -> None:
-    header = SegmentHeader(store_id=STORE_ID, generation=0x01020304, salt=b"SALT", first=0x0102030405060708)
+    header = SegmentHeader(log_id=STORE_ID, generation=0x01020304, salt=b"SALT", first=0x0102030405060708)
     data = log_format.encode_segment_header(header)
     found = fields(field_tables()[0], data)
     assert found["magic"] == b"pystlog\n"
     assert number(found["format version"]) == 1
     assert number(found["generation"]) == header.generation
-    assert found["store id"] == header.store_id
+    assert found["log id"] == header.log_id
     assert found["salt"] == header.salt
     assert number(found["first sequence"]) == header.first
     assert number(found["checksum"]) == crc32(data[:44])

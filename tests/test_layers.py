@@ -35,6 +35,9 @@ LATE = {
     # `pystate --help` stays quick: what one command alone needs is imported when it is asked for.
     ("pystate/cli/__init__.py", "pystate.cli.demo"),
     ("pystate/cli/__init__.py", "pystate.cli.review"),
+    ("pystate/cli/__init__.py", "pystate.cli.formats"),
+    ("pystate/cli/__init__.py", "pystate.cli.backups"),
+    ("pystate/cli/formats.py", "pystate.review"),
     ("pystate/cli/arguments.py", "importlib"),
     # Needs rich, which is not installed without the extra `cli`, and slow to import.
     ("pystate/cli/output.py", "pystate.cli.with_rich"),

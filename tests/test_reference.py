@@ -36,6 +36,7 @@ CLASSES: dict[str, type] = {
     "Family": pystate.Family,
     "Transaction": pystate.Transaction,
     "View": pystate.View,
+    "Rewriting": pystate.Rewriting,
     "Files": pystate.Files,
     "File": pystate.File,
 }
@@ -51,6 +52,11 @@ RECORDS = [
     pystate.Problem,
     pystate.SalvageReport,
     pystate.FrameInfo,
+    pystate.RewriteReport,
+    pystate.RowChanges,
+    pystate.InstallReport,
+    pystate.ExportReport,
+    pystate.SnapshotInfo,
 ]
 FUNCTIONS = {name for name in pystate.__all__ if inspect.isfunction(getattr(pystate, name))}
 #: Called as functions are; `OsFiles` has the methods of `Files`, and no others.

@@ -49,7 +49,7 @@ Raises:
 
 
 def test_sections_lists_and_blocks_become_markdown() -> None:
-    assert markdown(DOCSTRING, runnable=False) == [
+    assert markdown(DOCSTRING) == [
         "First `line`:", "", "```text", "code", "", "more", "```", "", "Then.", "", "**Raises**", "",
         "- `KeyError`: none, really.", "- `ValueError`, `TypeError`: `x`.",
     ]  # fmt: skip

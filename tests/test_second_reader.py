@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pystate
+from pystate.engine.os_files import OsFiles
 from tests.second_reader import Damaged, NoStore, Unsupported, read_store
 from tests.sources import ROOT, Source
 
@@ -152,6 +153,85 @@ def store_with_leftovers(work: Path) -> Image:
         return before | image_of(work)
 
 
+class RenameFiles(OsFiles):
+    """The real file system, with a copy of the directory from before and after each snapshot gets its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Image = {}
+        self.after: Image = {}
+
+    def replace(self, source: str, target: str) -> None:
+        if not target.endswith(".snapshot"):
+            return super().replace(source, target)
+        directory = Path(target).parent
+        self.before = image_of(directory)
+        super().replace(source, target)
+        self.after = image_of(directory)
+
+
+def rewritten_store(work: Path) -> RenameFiles:
+    """A store that was written to, and rewritten; and what it was in the middle of that."""
+    with pystate.open(work, families=["a", "b"], metadata={"format": "1"}) as store:
+        store.family("a").update({b"1": b"x", b"z": b"y"})
+        store.snapshot()
+        store.family("a").put(b"1", b"new")
+
+    def build(rewriting: pystate.Rewriting) -> None:
+        rewriting.family("a")[b"1"] += b"er"
+        rewriting.rename_family("b", "c")
+        rewriting.metadata["format"] = "2"
+
+    files = RenameFiles()
+    pystate.rewrite(work, build, files=files)
+    return files
+
+
+def store_before_a_rewriting_counts(work: Path) -> Image:
+    """A crash right before the new snapshot gets its name."""
+    return rewritten_store(work).before
+
+
+def store_after_a_rewriting_counts(work: Path) -> Image:
+    """A crash right behind it."""
+    return rewritten_store(work).after
+
+
+def store_of_rewritings(work: Path) -> Image:
+    """Rewritten, used, stopped uncleanly, and rewritten, and used again."""
+    rewritten_store(work)
+    with pystate.open(work) as store:
+        store.family("c").put(b"k", b"v")
+        image = image_of(work)
+    pystate.rewrite(lay_out(work, image), lambda rewriting: rewriting.family("a").clear())
+    with pystate.open(work) as store:
+        store.family("c").put(b"k", b"w")
+        store.snapshot()
+        store.family("a").put(b"1", b"again")
+        return image_of(work)
+
+
+def installed_store(work: Path) -> RenameFiles:
+    """An export of one store, put into a new directory and used there."""
+    with pystate.open(work.with_name("source"), families=["a"], metadata={"format": "1"}) as store:
+        store.family("a").update({b"1": b"x", b"z": b"y"})
+        store.export(work.with_name("exported"))
+    files = RenameFiles()
+    pystate.install(work, work.with_name("exported"), files=files)
+    return files
+
+
+def store_over_another(work: Path) -> Image:
+    """A snapshot put over a store that had stopped uncleanly, before the old files are gone."""
+    files = installed_store(work)
+    with pystate.open(work) as store:
+        for number in range(3):
+            store.family("a").put(b"%d" % number, b"")
+        image = image_of(work)
+    pystate.install(lay_out(work, image), work.with_name("exported"), files=files)
+    return files.after
+
+
 def large_store(work: Path) -> Image:
     """Many blocks, and more of the log."""
     draw = random.Random(1)
@@ -167,6 +247,7 @@ def large_store(work: Path) -> Image:
 
 SMALL: list[Callable[[Path], Image]] = [
     new_store, closed_store, store_of_process, store_of_families, store_of_generations, store_with_leftovers,
+    store_before_a_rewriting_counts, store_after_a_rewriting_counts, store_of_rewritings, store_over_another,
 ]  # fmt: skip
 
 
@@ -212,6 +293,22 @@ def test_creation_that_was_interrupted(tmp_path: Path) -> None:
     assert agreed(lay_out(tmp_path / "copy", {name: data[:48]})) == ("no store",)
     for size in [*range(48), 49, len(data)]:
         assert agreed(lay_out(tmp_path / "copy", {name: (data + b"\0")[:size]})) == ("damaged",)
+
+
+def test_installation_that_was_interrupted(tmp_path: Path) -> None:
+    """Where there was no store there is none yet, unless a byte of what says so is missing."""
+    files = installed_store(tmp_path / "made")
+    assert agreed(lay_out(tmp_path / "copy", files.after))[2:3] == ("clean",)
+    assert agreed(lay_out(tmp_path / "copy", files.before)) == ("no store",)
+    waiting, segment = sorted(files.before, key=len, reverse=True)
+    for image in ({segment: files.before[segment]}, files.before | {segment.replace("closed", "log"): b""}):
+        assert agreed(lay_out(tmp_path / "copy", image)) == ("damaged",)
+    data = files.before[segment]
+    for at in range(len(data)):
+        for wrong in (data[:at], changed(data, at, 1 << at % 8), right_segment(data, changed(data, at, 0x40))):
+            agreed(lay_out(tmp_path / "copy", {waiting: b"", segment: wrong}))
+    pystate.open(lay_out(tmp_path / "copy", files.before)).close()
+    assert agreed(tmp_path / "copy") == ({"default": {}}, 0, "clean", 0)
 
 
 def test_every_cut_of_the_live_segment(image: Image, tmp_path: Path) -> None:
@@ -298,7 +395,7 @@ def test_every_byte_changed_and_the_checksums_put_right(image: Image, tmp_path: 
     """
     directory, found = lay_out(tmp_path / "copy", image), set()
     for name, data in image.items():
-        put_right = right_snapshot if name.endswith(".snapshot") else right_segment
+        put_right = right_snapshot if ".snapshot" in name else right_segment
         assert put_right(data, data) == data
         for at in range(len(data)):
             put_file(directory / name, put_right(data, changed(data, at, 0x40)))

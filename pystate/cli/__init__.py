@@ -12,6 +12,8 @@
 ``writing``            ``put``, ``delete``, ``families --create`` and ``--drop``
 ``transfer``           ``dump`` and ``load``
 ``checking``           ``verify``, ``log``, ``salvage``
+``formats``            ``version`` and ``migrate``
+``backups``            ``backup`` with its actions, and ``rollback``
 ``review``             ``review``: the operation attempts of a manager
 ``demo``               ``demo``, with ``demo_inventory`` (what is written), ``demo_writer`` (the process that is
                        killed), ``demo_kill`` (kills it), ``demo_checks`` (the verdict), ``demo_report`` (what is shown)
@@ -87,6 +89,31 @@ def _families(arguments: argparse.Namespace, output: Output) -> int:
     return (writing.change_families if changes else reading.families)(arguments, output)
 
 
+def _version(arguments: argparse.Namespace, output: Output) -> int:
+    # Late, as in the ones below: pystate.formats is a good part of all modules, and few commands need it.
+    from pystate.cli.formats import version
+
+    return version(arguments, output)
+
+
+def _migrate(arguments: argparse.Namespace, output: Output) -> int:
+    from pystate.cli.formats import migrate
+
+    return migrate(arguments, output)
+
+
+def _backup(arguments: argparse.Namespace, output: Output) -> int:
+    from pystate.cli.backups import ACTIONS
+
+    return ACTIONS[arguments.action](arguments, output)
+
+
+def _rollback(arguments: argparse.Namespace, output: Output) -> int:
+    from pystate.cli.backups import rollback
+
+    return rollback(arguments, output)
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Output], int]] = {
     "demo": _demo,
     "get": reading.get,
@@ -100,5 +127,9 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Output], int]] = {
     "verify": checking.verify,
     "log": checking.log,
     "salvage": checking.salvage,
+    "version": _version,
+    "migrate": _migrate,
+    "rollback": _rollback,
+    "backup": _backup,
     "review": _review,
 }

@@ -88,6 +88,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_writing(commands)
     _add_transfer(commands)
     _add_checking(commands)
+    _add_formats(commands)
+    _add_backups(commands)
     _add_review(commands)
     return parser
 
@@ -211,6 +213,60 @@ def _add_review_write_options(parser: argparse.ArgumentParser, at: str) -> None:
     _add_write_options(parser)
 
 
+def _add_formats(commands: Any) -> None:
+    version = _add(commands, "version", "show which versions a directory is of: markers, stores, backups")
+    version.add_argument(
+        "directory",
+        metavar="DIR",
+        nargs="+",
+        help="a store, a repository, or a directory with a marker and one of them below",
+    )
+
+    migrate = _add(commands, "migrate", "bring a data directory of the REview state to the version of this pystate")
+    _add_data_and_backup(migrate)
+    migrate.add_argument("--dry-run", action="store_true", help="only say what would change")
+
+    rollback = _add(commands, "rollback", "restore a backup, and write back the markers: undo an update")
+    _add_data_and_backup(rollback)
+    rollback.add_argument(
+        "--id", metavar="ID", type=_number, required=True, help="the backup that was made before the update"
+    )
+    rollback.add_argument("--version", metavar="VERSION", help="what to write into the markers (default: what it says)")
+    rollback.add_argument(
+        "--state", metavar="NAME", default="states.db", help="name of store and repository (default: %(default)s)"
+    )
+    _add_lock_timeout(rollback)
+
+
+def _add_backups(commands: Any) -> None:
+    backup = _add(commands, "backup", "make, list, check, restore and remove backups of a store", json=False)
+    actions = backup.add_subparsers(dest="action", required=True, parser_class=_Parser)
+
+    create = _add(actions, "create", "make a backup, also beside the program that writes, and print its id")
+    _add_store(create)
+    _add_repository(create)
+    create.add_argument("--keep", metavar="N", type=_number, help="then remove all but this many of the newest")
+    _add_lock_timeout(create)
+
+    listing = _add(actions, "list", "show the backups that can be restored")
+    _add_repository(listing)
+
+    verify = _add(actions, "verify", "read every byte of the backups (exit code 1: there is damage)")
+    _add_repository(verify)
+    verify.add_argument("--id", metavar="ID", type=_number, help="only this one")
+
+    restore = _add(actions, "restore", "make a backup the content of a store, which must be closed")
+    _add_store(restore)
+    _add_repository(restore)
+    restore.add_argument("--id", metavar="ID", type=_number, help="which one (default: the newest)")
+    _add_lock_timeout(restore)
+
+    purge = _add(actions, "purge", "remove all but the newest backups")
+    _add_repository(purge)
+    purge.add_argument("--keep", metavar="N", type=_number, required=True, help="how many to keep, at least 1")
+    _add_lock_timeout(purge)
+
+
 def _add(
     commands: Any, name: str, summary: str, *, epilog: str = "", json: bool = True, lines: bool = False
 ) -> argparse.ArgumentParser:
@@ -236,6 +292,15 @@ def _add_store_and_key(parser: argparse.ArgumentParser) -> None:
     _add_family(parser)
 
 
+def _add_repository(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("repository", metavar="REPOSITORY", help="the directory of the backups")
+
+
+def _add_data_and_backup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", metavar="DATA", help="the data directory: store and marker")
+    parser.add_argument("backup", metavar="BACKUP", help="the backup directory: backups and marker")
+
+
 def _add_durability(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--durability",
@@ -247,6 +312,12 @@ def _add_durability(parser: argparse.ArgumentParser) -> None:
 
 def _add_write_options(parser: argparse.ArgumentParser, *, creates: bool = False) -> None:
     _add_durability(parser)
+    _add_lock_timeout(parser)
+    if creates:
+        parser.add_argument("--no-create", action="store_true", help="fail where there is no store yet")
+
+
+def _add_lock_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lock-timeout",
         metavar="SECONDS",
@@ -254,8 +325,6 @@ def _add_write_options(parser: argparse.ArgumentParser, *, creates: bool = False
         default=0.0,
         help="wait this long for another writer to end (default: do not wait)",
     )
-    if creates:
-        parser.add_argument("--no-create", action="store_true", help="fail where there is no store yet")
 
 
 def _bytes(text: str) -> bytes:
@@ -298,6 +367,12 @@ def _age(text: str) -> timedelta:
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not an age, such as 30d, 12h, 90m or 45s")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
 
 
 def _seconds(text: str) -> float:

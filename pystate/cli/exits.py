@@ -69,6 +69,19 @@ def explain(error: BaseException, store: str | None) -> tuple[Exit, str]:
 def _explain_store_error(error: errors.PystateError, store: str) -> tuple[Exit, str]:
     """Say what an error of pystate means; `store` is quoted for the shell."""
     match error:
+        case errors.RepositoryLockedError():
+            holder = "somebody else" if error.pid is None else f"process {error.pid}"
+            return Exit.LOCKED, (
+                f"{error.path}: backups are being made or removed here by {holder}; wait with --lock-timeout SECONDS "
+                "(listing, checking and restoring do not need the lock)"
+            )
+        case errors.BackupDamagedError():
+            place = error.path if error.offset is None else f"{error.path}: offset {error.offset}"
+            repository = shlex.quote(error.repository)
+            return Exit.CORRUPTION, (
+                f"{place}: backup {error.id} is damaged: expected {error.expected}, found {error.found}. Nothing was "
+                f"restored: `pystate backup verify {repository}` tells which are intact; take one of those with --id ID"
+            )
         case errors.LockedError():
             holder = "another process" if error.pid is None else f"process {error.pid}"
             if error.pid is not None and error.host is not None:

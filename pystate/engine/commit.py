@@ -382,6 +382,15 @@ class Committer:
         """
         self.exclusively(self._sync)
 
+    def sync_and(self, action: Callable[[], None]) -> None:
+        """`sync`, and then `action` before there is another commit. Raises the same, and what `action` raises."""
+
+        def both() -> None:
+            self._sync()
+            action()
+
+        self.exclusively(both)
+
     def _sync(self) -> None:
         self.check_writable()
         if self.log is not None:

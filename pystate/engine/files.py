@@ -14,13 +14,14 @@ Rules for an implementation:
   do.
 - All methods may be called from several threads.
 
-The helpers below are the only two ways in which the engine creates a file: `publish` (whole, atomically), and a stream
-of writes to a temporary name that ends in `publish_written`.
+The helpers below are the only ways in which the engine creates a file: `publish` (whole, atomically), `publish_stream`
+(the same, written piece by piece), and the steps of them, for ``replacing``, which does something between two of them.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 __all__ = [
     "READ_BYTES_MAX",
@@ -30,6 +31,7 @@ __all__ = [
     "HeldLock",
     "discard",
     "publish",
+    "publish_stream",
     "publish_written",
     "read_exactly",
     "read_head",
@@ -37,6 +39,8 @@ __all__ = [
     "write_all",
     "write_rest",
 ]
+
+T = TypeVar("T")
 
 TEMPORARY_SUFFIX = ".tmp"
 """Files with this suffix are unfinished: readers ignore them, the next writer removes them."""
@@ -223,22 +227,31 @@ def publish(files: Files, directory: str, name: str, content: bytes) -> None:
     Raises:
         OSError: a step failed. If it was the last one, the directory sync, the file may be in place nevertheless.
     """
-    path = files.join(directory, name)
+    publish_stream(files, files.join(directory, name), lambda file: write_all(file, content))
+
+
+def publish_stream(files: Files, path: str, write: Callable[[File], T]) -> T:
+    """`publish` for content that `write` appends to the file it is given; return what `write` returned.
+
+    Raises:
+        Whatever `write` raises; nothing is left behind then. OSError: as for `publish`.
+    """
     file = files.create(path + TEMPORARY_SUFFIX)
     try:
-        write_all(file, content)
-        publish_written(files, directory, name, file)
+        result = write(file)
+        publish_written(files, path, file)
     except BaseException:
         discard(files, path + TEMPORARY_SUFFIX, file)
         raise
+    return result
 
 
-def publish_written(files: Files, directory: str, name: str, file: File) -> None:
-    """Finish `publish` for a temporary file that the caller has written: sync, close, rename, sync the directory.
+def publish_written(files: Files, path: str, file: File) -> None:
+    """Finish `publish_stream` for a temporary file that is written: sync, close, rename, sync the directory.
 
     The caller must `discard` the file if this raises.
     """
-    path = files.join(directory, name)
+    directory = files.parent(path)
     # The content first: a name that is durable before its content is would show an empty file after power loss.
     file.sync()
     file.close()

@@ -47,6 +47,8 @@ def read_committed(files: Files, directory: str) -> Recovered:
             continue
         if recovered.end.watermark < recovered.end.sequence:
             _sync(files, files.join(directory, recovered.newest.name))
+        if recovered.replaced:  # power loss could bring back what the snapshot has just replaced
+            _sync_names(files, directory)
         return recovered
     raise RuntimeError("the loop above returns or raises")
 
@@ -64,6 +66,15 @@ def _sync(files: Files, path: str) -> None:
             raise
     finally:
         file.close()
+
+
+def _sync_names(files: Files, directory: str) -> None:
+    """Make the names in a directory durable, unless this medium cannot be written to."""
+    try:
+        files.sync_directory(directory)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
 
 
 class Follower:
@@ -134,7 +145,7 @@ class Follower:
         if data is None:
             return False
         header: SegmentHeader = parse_segment_header(self._files.join(self._directory, segment_name(first)), data)
-        if header.store_id != self._segment.store_id or header.first != self._state.sequence + 1:
+        if header.log_id != self._segment.log_id or header.first != self._state.sequence + 1:
             return False
         self._segment, self._offset = header, SEGMENT_HEADER_SIZE
         return True

@@ -11,7 +11,7 @@ offset  size  field           meaning, and the fault it guards against
 0       8     magic           ``pystlog`` and a newline: not a segment at all
 8       4     format version  1: written by a newer pystate
 12      4     generation      grows with every unclean stop, so that (generation, sequence) never repeats
-16      16    store id        random, one per store: a segment of another store
+16      16    log id          random, one per log: a segment of another store, or of a log that was replaced
 32      4     salt            random, one per segment, no zero byte: left-overs of another segment
 36      8     first sequence  the sequence of the first commit: a missing or shortened segment before this one
 44      4     checksum        of the 44 bytes before
@@ -56,6 +56,7 @@ from pystate.errors import CorruptionError, UnsupportedFormatError
 
 __all__ = [
     "CATALOGUE",
+    "CLOSED_SEGMENT_SIZE",
     "FORMAT_VERSION",
     "FRAME_HEADER_SIZE",
     "MAGIC",
@@ -63,6 +64,7 @@ __all__ = [
     "Operations",
     "SegmentHeader",
     "decode_operations",
+    "encode_closed_segment",
     "encode_frame",
     "encode_operations",
     "encode_segment_header",
@@ -88,6 +90,8 @@ _FULL_FRAME_HEADER = struct.Struct("<4sIQQII")
 
 SEGMENT_HEADER_SIZE = _SEGMENT_HEADER.size + _CHECKSUM.size
 FRAME_HEADER_SIZE = _FULL_FRAME_HEADER.size
+CLOSED_SEGMENT_SIZE = SEGMENT_HEADER_SIZE + FRAME_HEADER_SIZE + 1
+"""The size of a segment without a commit that was closed cleanly."""
 
 Operations: TypeAlias = list[int | bytes | None | dict[bytes, bytes | None]]
 """A decoded payload, in one of the four shapes."""
@@ -106,7 +110,7 @@ _decode = msgspec.msgpack.Decoder(Operations).decode
 class SegmentHeader(NamedTuple):
     """A validated segment header; the fields are those of the table above."""
 
-    store_id: bytes
+    log_id: bytes
     generation: int
     salt: bytes
     first: int
@@ -114,8 +118,15 @@ class SegmentHeader(NamedTuple):
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
     """The 48 bytes that begin a segment."""
-    fields = _SEGMENT_HEADER.pack(MAGIC, FORMAT_VERSION, header.generation, header.store_id, header.salt, header.first)
+    fields = _SEGMENT_HEADER.pack(MAGIC, FORMAT_VERSION, header.generation, header.log_id, header.salt, header.first)
     return fields + _CHECKSUM.pack(crc32(fields))
+
+
+def encode_closed_segment(header: SegmentHeader) -> bytes:
+    """A whole segment without a commit, as a clean close leaves it: the header and a closing frame."""
+    last = header.first - 1
+    closing = encode_frame(header.salt, salt_seed(header.salt), last, last, encode_operations([]))
+    return encode_segment_header(header) + closing
 
 
 def parse_segment_header(path: str, data: bytes) -> SegmentHeader:
@@ -133,7 +144,7 @@ def parse_segment_header(path: str, data: bytes) -> SegmentHeader:
     if len(data) < SEGMENT_HEADER_SIZE:
         expected = f"a segment header of {SEGMENT_HEADER_SIZE} bytes"
         raise CorruptionError(path, offset=0, expected=expected, found=f"a file of {len(data)} bytes")
-    magic, version, generation, store_id, salt, first = _SEGMENT_HEADER.unpack_from(data)
+    magic, version, generation, log_id, salt, first = _SEGMENT_HEADER.unpack_from(data)
     if magic != MAGIC:
         raise CorruptionError(path, offset=0, expected=f"the magic {MAGIC!r}", found=repr(magic))
     checksum = crc32(data[: _SEGMENT_HEADER.size])
@@ -147,7 +158,7 @@ def parse_segment_header(path: str, data: bytes) -> SegmentHeader:
         )
     if version != FORMAT_VERSION:
         raise UnsupportedFormatError(path, found=version, supported=FORMAT_VERSION)
-    return SegmentHeader(store_id, generation, salt, first)
+    return SegmentHeader(log_id, generation, salt, first)
 
 
 def salt_seed(salt: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Opening a store: `open`, `memory`, `list_families`.
+"""Opening a store: `open`, `memory`; and what can be told of one without opening it: `list_families`, `read_metadata`.
 
 The order for writing: look at the directory; take the lock; look again; make the store if there is none; recover, which
 reads everything and changes nothing; compare the families; only then repair and remove. Whatever is refused is refused
@@ -7,23 +7,39 @@ before anything but the lock file has been touched.
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
 
 from pystate.engine.commit import CommitRequest, Committer
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import Files, HeldLock
 from pystate.engine.follower import Follower, read_committed
-from pystate.engine.limits import HISTORY_BYTES, SNAPSHOT_LOG_BYTES, check_family_name, check_number
-from pystate.engine.log_writer import FULL_ERRNOS, LogWriter
-from pystate.engine.names import LOCK_NAME
-from pystate.engine.os_files import OsFiles, after_fork_in_child
-from pystate.engine.recovery import Inventory, Recovered, recover, survey
+from pystate.engine.limits import (
+    HISTORY_BYTES,
+    SNAPSHOT_LOG_BYTES,
+    check_family_name,
+    check_metadata,
+    check_number,
+)
+from pystate.engine.log_writer import LogWriter
+from pystate.engine.os_files import after_fork_in_child
+from pystate.engine.places import (
+    check_empty,
+    find_store,
+    holds_store,
+    ordinary_files,
+    prepare_directory,
+    raise_if_full,
+    store_directory,
+    sync_parent,
+    take_lock,
+)
+from pystate.engine.recovery import Recovered, recover, survey
 from pystate.engine.repair import (
     RecoveryReport,
+    clear_unfinished,
     create_store,
-    is_unfinished_creation,
+    new_header,
     remove_files,
     repair_log,
     set_aside,
@@ -31,18 +47,9 @@ from pystate.engine.repair import (
 from pystate.engine.snapshots import Snapshots
 from pystate.engine.state import State
 from pystate.engine.store import DEFAULT_FAMILY, Durability, Store, StoreParts, check_durability, open_stores
-from pystate.errors import (
-    DiskFullError,
-    FamilyMismatchError,
-    NotAStoreError,
-    ReadOnlyError,
-    StoreNotFoundError,
-)
+from pystate.errors import FamilyMismatchError, StoreNotFoundError
 
-__all__ = ["find_store", "list_families", "memory", "open", "store_directory"]
-
-_CANNOT_WRITE = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_ordinary_files = OsFiles()
+__all__ = ["find_store", "list_families", "memory", "open", "read_metadata", "store_directory"]
 
 
 def open(  # noqa: A001 - the public name is pystate.open
@@ -51,6 +58,7 @@ def open(  # noqa: A001 - the public name is pystate.open
     families: Iterable[str] | None = None,
     create: bool = True,
     create_missing_families: bool = False,
+    metadata: Mapping[str, str] | None = None,
     read_only: bool = False,
     durability: Durability = "sync",
     lock_timeout: float = 0.0,
@@ -66,6 +74,8 @@ def open(  # noqa: A001 - the public name is pystate.open
             A new store is made with the families named here.
         create: make a store where there is none.
         create_missing_families: make the families that are named but missing. Families that exist must still be named.
+        metadata: what a store that this call makes is to carry about itself, from its first moment on; see
+            `Store.metadata`. A store that exists keeps its own.
         read_only: open beside a writer, or where nothing can be written; nothing at all is written, not even a lock.
         durability: what a commit survives once it has returned: ``"sync"`` power loss, ``"process"`` the death of the
             process (power loss may then take the newest commits, but only ever a suffix of them).
@@ -86,26 +96,18 @@ def open(  # noqa: A001 - the public name is pystate.open
     Cost: reading the index of the snapshot, and the log behind it. Families are decoded when first touched.
     """
     named = _check_families(families)
+    metadata = check_metadata(metadata)
     check_durability(durability)
     check_number("snapshot_log_bytes", snapshot_log_bytes, int)
     check_number("history_bytes", history_bytes, int)
     check_number("lock_timeout", lock_timeout, float)
-    files = _ordinary_files if files is None else files
+    files = ordinary_files if files is None else files
     directory = store_directory(files, path)
     started = files.clock()
     if read_only:
         return _open_read_only(files, directory, named, durability, history_bytes, started)
-    made = _prepare_directory(files, directory, create)
-    try:
-        lock = files.lock(directory, LOCK_NAME, lock_timeout)
-    except IsADirectoryError as error:
-        raise NotAStoreError(directory, f"{LOCK_NAME} in it is not a file") from error
-    except OSError as error:
-        if error.errno in _CANNOT_WRITE:
-            hint = "open it with read_only=True, or make it writable"
-            raise ReadOnlyError(directory, f"the directory cannot be written to ({error.strerror}); {hint}") from error
-        _raise_if_full(error)
-        raise
+    made = prepare_directory(files, directory, create)
+    lock = take_lock(files, directory, lock_timeout)
     try:
         return _open_locked(
             files,
@@ -114,6 +116,7 @@ def open(  # noqa: A001 - the public name is pystate.open
             named,
             create=create or made,
             create_missing=create_missing_families,
+            metadata=metadata,
             durability=durability,
             snapshot_log_bytes=snapshot_log_bytes,
             history_bytes=history_bytes,
@@ -122,20 +125,23 @@ def open(  # noqa: A001 - the public name is pystate.open
     except BaseException as error:
         lock.release()
         if isinstance(error, OSError):
-            _raise_if_full(error)
+            raise_if_full(error)
         raise
 
 
-def memory(*, families: Iterable[str] | None = None) -> Store:
+def memory(*, families: Iterable[str] | None = None, metadata: Mapping[str, str] | None = None) -> Store:
     """A store with nothing on disk: the same behaviour, gone with the process. For tests, and for what may be lost.
 
     Arguments:
         families: the families to make; ``"default"`` exists anyway.
+        metadata: what the store carries about itself; see `Store.metadata`.
     """
-    names = [DEFAULT_FAMILY, *sorted(set(_check_families(families) or ()) - {DEFAULT_FAMILY})]
-    made = [FamilyState(family_id, name) for family_id, name in enumerate(names, start=1)]
-    state = State(sequence=0, families=made, next_family_id=len(names) + 1, history_bytes=HISTORY_BYTES)
-    parts = StoreParts(None, state, "process")
+    header = new_header(
+        ordinary_files.random_bytes(16), _with_default(_check_families(families)), check_metadata(metadata)
+    )
+    made = [FamilyState(family_id, name) for name, family_id in header.families.items()]
+    state = State(sequence=0, families=made, next_family_id=header.next_family_id, history_bytes=HISTORY_BYTES)
+    parts = StoreParts(None, state, "process", header, ordinary_files)
     parts.committer = Committer(state, None, "(memory)", lambda: None)
     return Store(parts)
 
@@ -146,42 +152,24 @@ def list_families(path: str | PathLike[str], *, files: Files | None = None) -> t
     Raises:
         StoreNotFoundError, NotAStoreError, CorruptionError, UnsupportedFormatError, OSError: as for `open`.
     """
-    files = _ordinary_files if files is None else files
+    files = ordinary_files if files is None else files
     directory = find_store(files, store_directory(files, path))
     recovered = read_committed(files, directory)
     recovered.reader.close()
     return tuple(sorted(recovered.replay.names.values()))
 
 
-def store_directory(files: Files, path: str | PathLike[str]) -> str:
-    """The absolute path that `path` means.
+def read_metadata(path: str | PathLike[str], *, files: Files | None = None) -> dict[str, str]:
+    """The metadata of a store (see `Store.metadata`), without opening it for writing; beside a writer too.
 
     Raises:
-        TypeError: it is not a path, or one of bytes. ValueError: it is empty or holds a NUL.
+        StoreNotFoundError, NotAStoreError, CorruptionError, UnsupportedFormatError, OSError: as for `open`.
     """
-    text: object = path.__fspath__() if isinstance(path, PathLike) else path
-    if not isinstance(text, str):
-        raise TypeError(f"a path is a str or a path object, not {type(path).__name__}")
-    if not text or "\0" in text:
-        raise ValueError(f"{text!r} is not a path")
-    return files.absolute(text)
-
-
-def find_store(files: Files, directory: str) -> str:
-    """`directory`, if there is a store.
-
-    Raises:
-        StoreNotFoundError: nothing is there, or a directory without a store. NotAStoreError: no directory.
-    """
-    kind = files.kind(directory)
-    if kind is None:
-        raise StoreNotFoundError(directory)
-    if kind != "directory":
-        raise NotAStoreError(directory, f"a {kind}" if kind == "file" else "neither a file nor a directory")
-    inventory = survey(files, directory)
-    if not inventory.is_store or is_unfinished_creation(files, directory, inventory):
-        raise StoreNotFoundError(directory)
-    return directory
+    files = ordinary_files if files is None else files
+    directory = find_store(files, store_directory(files, path))
+    recovered = read_committed(files, directory)
+    recovered.reader.close()
+    return dict(recovered.header.metadata)
 
 
 def _check_families(families: Iterable[str] | None) -> tuple[str, ...] | None:
@@ -192,45 +180,8 @@ def _check_families(families: Iterable[str] | None) -> tuple[str, ...] | None:
     return tuple(check_family_name(name) for name in families)
 
 
-def _raise_if_full(error: OSError) -> None:
-    if error.errno in FULL_ERRNOS and not isinstance(error, DiskFullError):
-        raise DiskFullError(error.filename or "the store", errno=error.errno) from error
-
-
-def _prepare_directory(files: Files, directory: str, create: bool) -> bool:
-    """Refuse what is no store and must not become one; make the directory. Return whether it was made."""
-    kind = files.kind(directory)
-    if kind is None:
-        if not create:
-            raise StoreNotFoundError(directory)
-        try:
-            files.make_directory(directory)
-        except FileExistsError:
-            pass  # another process was faster; the lock decides
-        except FileNotFoundError as error:
-            raise StoreNotFoundError(
-                directory, "its parent directory does not exist either; make that first"
-            ) from error
-        return True
-    if kind != "directory" or not create:
-        find_store(files, directory)
-    else:
-        _check_empty(files, directory, survey(files, directory))
-    return False
-
-
-def _sync_parent(files: Files, directory: str) -> None:
-    """Make the entry of the directory durable, whoever has made it: a store in a directory that is lost is lost."""
-    try:
-        files.sync_directory(files.parent(directory))
-    except PermissionError:
-        pass  # a parent that may be passed through but not read; whoever made this directory there must see to it
-
-
-def _check_empty(files: Files, directory: str, inventory: Inventory) -> None:
-    foreign = [name.name for name in inventory.others if name.kind == "foreign"]
-    if not inventory.is_store and foreign:
-        raise NotAStoreError(directory, f"a directory with {foreign[0]!r} in it")
+def _with_default(named: Iterable[str] | None) -> list[str]:
+    return [DEFAULT_FAMILY, *sorted(set(named or ()) - {DEFAULT_FAMILY})]
 
 
 def _open_read_only(
@@ -245,7 +196,7 @@ def _open_read_only(
     recovered = read_committed(files, directory)
     _compare_families(directory, recovered, named, create_missing=False)
     state = _state_of(recovered, history_bytes)
-    parts = StoreParts(directory, state, durability)
+    parts = StoreParts(directory, state, durability, recovered.header, files)
     parts.reader = recovered.reader
     follower = [Follower(files, directory, recovered, state)]
 
@@ -254,7 +205,7 @@ def _open_read_only(
             return None
         again = read_committed(files, directory)
         state = _state_of(again, history_bytes)
-        parts.reader = again.reader
+        parts.reader, parts.header = again.reader, again.header
         follower[0] = Follower(files, directory, again, state)
         return state
 
@@ -271,19 +222,22 @@ def _open_locked(
     *,
     create: bool,
     create_missing: bool,
+    metadata: Mapping[str, str],
     durability: Durability,
     snapshot_log_bytes: int,
     history_bytes: int,
     started: float,
 ) -> Store:
     inventory = survey(files, directory)
-    new = not inventory.is_store or is_unfinished_creation(files, directory, inventory)
+    new = not holds_store(files, directory, inventory)
     if new:
         if not create:
             raise StoreNotFoundError(directory)
-        _check_empty(files, directory, inventory)
-        _sync_parent(files, directory)
-        create_store(files, directory, [DEFAULT_FAMILY, *sorted(set(named or ()) - {DEFAULT_FAMILY})])
+        check_empty(directory, inventory)
+        sync_parent(files, directory)
+        # A first segment is replaced by the one that is made.
+        clear_unfinished(files, directory, [name for name in inventory.segments if name.sequence != 1])
+        create_store(files, directory, _with_default(named), metadata)
         inventory = survey(files, directory)
     recovered = recover(files, directory, inventory)
     missing = _compare_families(directory, recovered, named, create_missing=create_missing)
@@ -291,6 +245,8 @@ def _open_locked(
         if recovered.damaged:
             set_aside(files, directory, recovered.damaged)
         position, torn_file = repair_log(files, directory, recovered, new=new)
+        if recovered.replaced:  # a crash came before the snapshot that replaces these was known to have its name
+            files.sync_directory(directory)
         temporary = remove_files(files, directory, [name for name in inventory.others if name.kind == "temporary"])
         stale = remove_files(files, directory, recovered.stale)
     except BaseException:
@@ -298,7 +254,7 @@ def _open_locked(
         raise
     state = _state_of(recovered, history_bytes)
     log = LogWriter(files, directory, position, lock.still_held)
-    parts = StoreParts(directory, state, durability)
+    parts = StoreParts(directory, state, durability, recovered.header, files)
     parts.log, parts.lock, parts.reader = log, lock, recovered.reader
     committer = parts.committer = Committer(state, log, directory, lambda: snapshots.grown())
     snapshots = parts.snapshots = Snapshots(

@@ -4,8 +4,9 @@ Promise: `recover` either returns a state that contains every commit the files p
 of the commit order, or raises `CorruptionError` with the file and offset where that is impossible. It only reads;
 ``repair`` writes, afterwards. Used by opening for writing, by read-only opening, and by ``verify``.
 
-Order: choose the newest intact snapshot; read every segment from the one that follows it; at the end of each segment,
-consult the table `DECISIONS`. The table is the whole policy; a test tries every combination of facts against it.
+Order: choose the newest intact snapshot; leave out the files that do not count beside it (`own_segments`); read every
+segment from the one that follows it; at the end of each segment, consult the table `DECISIONS`. The table is the whole
+policy; a test tries every combination of facts against it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from pystate.engine.family_state import FamilyState, Writes
 from pystate.engine.files import Files, read_head, read_whole
 from pystate.engine.log_format import (
     CATALOGUE,
+    CLOSED_SEGMENT_SIZE,
     SEGMENT_HEADER_SIZE,
     Operations,
     SegmentHeader,
+    encode_closed_segment,
     operations_by_family,
     parse_segment_header,
     unpack_family_id,
@@ -30,7 +33,7 @@ from pystate.engine.names import FileName, parse_name
 from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.engine.state import check_catalogue
-from pystate.errors import CorruptionError
+from pystate.errors import CorruptionError, UnsupportedFormatError
 
 __all__ = [
     "DECISIONS",
@@ -40,6 +43,8 @@ __all__ = [
     "Recovered",
     "Replay",
     "decide",
+    "own_segments",
+    "prepared_log",
     "recover",
     "survey",
 ]
@@ -180,7 +185,7 @@ class Recovered(NamedTuple):
         needed: the segments that were read, oldest first.
         log_bytes: their size.
         frames: commits taken from them.
-        stale: snapshots and segments that the chosen snapshot makes superfluous.
+        stale: snapshots and segments that the chosen snapshot makes superfluous, or that do not count beside it.
         damaged: newer snapshots that were passed over because they are damaged.
         inventory: all files.
     """
@@ -199,6 +204,11 @@ class Recovered(NamedTuple):
     stale: list[FileName]
     damaged: list[FileName]
     inventory: Inventory
+
+    @property
+    def replaced(self) -> bool:
+        """The content of the store was replaced as a whole, and files of before are still there."""
+        return not self.header.replaced.isdisjoint(name.name for name in self.stale)
 
     @property
     def torn(self) -> bytes:
@@ -280,7 +290,8 @@ def _read_log(
     damaged: list[FileName],
     older: list[FileName],
 ) -> Recovered:
-    snapshot, segments = reader.header, inventory.segments
+    snapshot = reader.header
+    segments, others = own_segments(files, directory, inventory, snapshot)
     first_needed = _first_needed(files, directory, segments, snapshot.sequence)
     needed = segments[first_needed:]
     durable = max([snapshot.sequence, *(name.sequence for name in damaged)])
@@ -289,12 +300,12 @@ def _read_log(
     for stale in segments[:first_needed]:  # they are going to be deleted, so they must be ours
         path = files.join(directory, stale.name)
         head = read_head(files, path, SEGMENT_HEADER_SIZE)
-        _check_header(path, stale, parse_segment_header(path, head), snapshot.store_id, 0)
+        _check_header(path, stale, parse_segment_header(path, head), snapshot.log, 0)
     for name, following in zip(needed, [*needed[1:], None], strict=True):
         path = files.join(directory, name.name)
         data = read_whole(files, path)
         segment = parse_segment_header(path, data)
-        _check_header(path, name, segment, snapshot.store_id, generation)
+        _check_header(path, name, segment, snapshot.log, generation)
         end = read_segment(path, data, segment, replay, skip=snapshot.sequence)
         facts = Facts(
             newest=following is None,
@@ -321,10 +332,45 @@ def _read_log(
         needed=needed,
         log_bytes=log_bytes,
         frames=frames,
-        stale=older + segments[:first_needed],
+        stale=older + segments[:first_needed] + others,
         damaged=damaged,
         inventory=inventory,
     )
+
+
+def own_segments(
+    files: Files, directory: str, inventory: Inventory, snapshot: SnapshotHeader
+) -> tuple[list[FileName], list[FileName]]:
+    """The segments of the snapshot's log, and those that do not count.
+
+    The latter are of before the content of the store was replaced as a whole, as the snapshot says; or a crash came
+    while it was being replaced, and they were to be the log of a snapshot that did not get its name (see
+    ``replacing``): closed, without a commit, and of another log.
+    """
+    own: list[FileName] = []
+    others: list[FileName] = []
+    for name in inventory.segments:
+        counts = name.name not in snapshot.replaced
+        if counts and name.closed and len(inventory.segments) > 1:
+            counts = prepared_log(files, directory, name) in (None, snapshot.log)
+        (own if counts else others).append(name)
+    return own, others
+
+
+def prepared_log(files: Files, directory: str, name: FileName) -> bytes | None:
+    """The log id of a segment that is as ``replacing`` prepares one, whole, closed and without a commit; else None.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = files.join(directory, name.name)
+    data = read_head(files, path, CLOSED_SEGMENT_SIZE + 1)
+    try:
+        header = parse_segment_header(path, data)
+    except (CorruptionError, UnsupportedFormatError):
+        return None
+    prepared = 0 < header.first == name.sequence and data == encode_closed_segment(header)
+    return header.log_id if prepared else None
 
 
 def _first_needed(files: Files, directory: str, segments: list[FileName], sequence: int) -> int:
@@ -342,9 +388,9 @@ def _first_needed(files: Files, directory: str, segments: list[FileName], sequen
     return first[-1]
 
 
-def _check_header(path: str, name: FileName, header: SegmentHeader, store_id: bytes, generation: int) -> None:
-    if header.store_id != store_id:
-        expected, found = f"a file of store {store_id.hex()}", f"one of store {header.store_id.hex()}"
+def _check_header(path: str, name: FileName, header: SegmentHeader, log_id: bytes, generation: int) -> None:
+    if header.log_id != log_id:
+        expected, found = f"a segment of the log {log_id.hex()} of this store", f"one of the log {header.log_id.hex()}"
     elif header.first != name.sequence:
         expected, found = f"first sequence {name.sequence}, as in the file name", str(header.first)
     elif header.generation < generation:

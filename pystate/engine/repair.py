@@ -6,11 +6,11 @@ any step and run again. Bytes that are cut off are first copied aside, durably, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pystate.engine.files import Files, publish, read_head, write_all
+from pystate.engine.files import TEMPORARY_SUFFIX, Files, publish, read_head, write_all
 from pystate.engine.log_format import (
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
@@ -21,12 +21,22 @@ from pystate.engine.log_format import (
 )
 from pystate.engine.log_writer import LogPosition, new_salt, publish_segment
 from pystate.engine.names import TORN_SUFFIX, FileName, snapshot_name
-from pystate.engine.recovery import Inventory, Recovered
+from pystate.engine.recovery import Inventory, Recovered, prepared_log
 from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_writer import encode_empty
 from pystate.errors import CorruptionError
 
-__all__ = ["RecoveryReport", "create_store", "is_unfinished_creation", "remove_files", "repair_log", "set_aside"]
+__all__ = [
+    "RecoveryReport",
+    "clear_unfinished",
+    "create_store",
+    "is_unfinished_creation",
+    "keep_torn",
+    "new_header",
+    "remove_files",
+    "repair_log",
+    "set_aside",
+]
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,34 +72,73 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_unfinished_creation(files: Files, directory: str, inventory: Inventory) -> bool:
-    """Whether a crash interrupted `create_store` before the store existed: one segment without a frame, no snapshot."""
-    if inventory.snapshots or len(inventory.segments) != 1 or inventory.segments[0].sequence != 1:
+    """Whether a crash interrupted the making of a store before the store existed.
+
+    Of `create_store`: one segment without a frame, no snapshot. Of a snapshot that was to be put into a new directory
+    (``replacing``): one closed segment without a commit, and the snapshot before it, still under its temporary name.
+
+    Raises:
+        UnsupportedFormatError: a newer pystate was making it. OSError: the segment cannot be read.
+    """
+    if inventory.snapshots or len(inventory.segments) != 1:
         return False
-    path = files.join(directory, inventory.segments[0].name)
+    [name] = inventory.segments
+    waiting = snapshot_name(name.sequence - 1) + TEMPORARY_SUFFIX
+    if name.sequence != 1 and all(other.name != waiting for other in inventory.others):
+        return False
+    path = files.join(directory, name.name)
     head = read_head(files, path, SEGMENT_HEADER_SIZE + 1)
     try:
         header = parse_segment_header(path, head)
     except CorruptionError:
         return False
+    if name.sequence != 1:
+        return name.closed and prepared_log(files, directory, name) is not None
     return len(head) == SEGMENT_HEADER_SIZE and header.first == 1
 
 
-def create_store(files: Files, directory: str, families: Iterable[str]) -> None:
+def clear_unfinished(files: Files, directory: str, segments: Iterable[FileName]) -> None:
+    """Remove, durably, what an unfinished creation has left of a log: beside another segment it would be damage.
+
+    Raises:
+        OSError: a step failed; trying again is safe.
+    """
+    names = list(segments)
+    for name in names:
+        files.unlink(files.join(directory, name.name))
+    if names:
+        files.sync_directory(directory)
+
+
+def create_store(
+    files: Files, directory: str, families: Iterable[str], metadata: Mapping[str, str] | None = None
+) -> None:
     """Make a store in an existing directory that holds nothing (or an unfinished creation).
 
-    The snapshot makes it a store, so it comes last: a crash before that leaves a directory that is none yet.
+    The snapshot makes it a store, so it comes last: a crash before that leaves a directory that is none yet. It holds
+    the metadata, which a store therefore has from its first moment on.
 
     Raises:
         OSError: a step failed; trying again is safe.
     """
     store_id = files.random_bytes(16)
-    segment = SegmentHeader(store_id=store_id, generation=1, salt=new_salt(files), first=1)
+    segment = SegmentHeader(log_id=store_id, generation=1, salt=new_salt(files), first=1)
     publish_segment(files, directory, segment)
-    ids = {name: family_id for family_id, name in enumerate(families, start=1)}
-    snapshot = SnapshotHeader(
-        store_id=store_id, sequence=0, generation=1, next_family_id=len(ids) + 1, families=ids, metadata={}
-    )
+    snapshot = new_header(store_id, families, metadata)
     publish(files, directory, snapshot_name(0), encode_empty(snapshot))
+
+
+def new_header(store_id: bytes, families: Iterable[str], metadata: Mapping[str, str] | None) -> SnapshotHeader:
+    """The header of the snapshot of a new store."""
+    ids = {name: family_id for family_id, name in enumerate(families, start=1)}
+    return SnapshotHeader(
+        store_id=store_id,
+        sequence=0,
+        generation=1,
+        next_family_id=len(ids) + 1,
+        families=ids,
+        metadata=dict(metadata or {}),
+    )
 
 
 def repair_log(
@@ -125,10 +174,7 @@ def repair_log(
     # segment there under both of its names.
     files.sync_directory(directory)
     path = files.join(directory, recovered.newest.name)
-    torn_name = None
-    if recovered.torn:
-        torn_name = f"{end.sequence + 1:020d}-generation-{segment.generation}{TORN_SUFFIX}"
-        publish(files, directory, torn_name, recovered.torn)
+    torn_name = keep_torn(files, directory, recovered)
     old = files.open_append(path)  # refused while a writer whose lock was taken from it still has the segment
     try:
         # Written anew, not only synced: what was accepted may stand in the cache alone, and after a sync that failed
@@ -136,7 +182,7 @@ def repair_log(
         publish(files, directory, recovered.newest.name, recovered.data[: end.offset])
     finally:
         old.close()
-    header = SegmentHeader(segment.store_id, segment.generation + 1, new_salt(files), end.sequence + 1)
+    header = SegmentHeader(segment.log_id, segment.generation + 1, new_salt(files), end.sequence + 1)
     publish_segment(files, directory, header)
     replaced = header.first == segment.first
     if not replaced:
@@ -155,6 +201,19 @@ def repair_log(
         other_segments=needed - (1 if replaced else 0),
     )
     return position, torn_name
+
+
+def keep_torn(files: Files, directory: str, recovered: Recovered) -> str | None:
+    """Copy what is behind the last intact frame to a file of its own; return its name, or None when there is nothing.
+
+    Raises:
+        OSError: a step failed; trying again is safe.
+    """
+    if not recovered.torn:
+        return None
+    name = f"{recovered.end.sequence + 1:020d}-generation-{recovered.segment.generation}{TORN_SUFFIX}"
+    publish(files, directory, name, recovered.torn)
+    return name
 
 
 def remove_files(files: Files, directory: str, names: Iterable[FileName]) -> tuple[str, ...]:

@@ -28,7 +28,8 @@ from pystate.engine.log_reader import iter_frames
 from pystate.engine.names import FileName
 from pystate.engine.opening import find_store, store_directory
 from pystate.engine.os_files import OsFiles
-from pystate.engine.recovery import Inventory, survey
+from pystate.engine.recovery import Inventory, own_segments, survey
+from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.engine.state import check_catalogue
 from pystate.engine.store import DEFAULT_FAMILY
@@ -70,7 +71,8 @@ class _Rescue:
         self.sequence = 0
         self.frames = 0
         self.problems: list[Problem] = []
-        self.store_id = b""
+        self.log_id = b""
+        self.snapshot: SnapshotHeader | None = None
 
     def family(self, family_id: int) -> dict[bytes, bytes]:
         """The entries of a family; one whose creation was lost gets a name of its own."""
@@ -122,7 +124,10 @@ def salvage(
     rescue = _Rescue()
     inventory = survey(files, source)
     base = _read_snapshot(files, source, inventory, rescue)
-    for name in inventory.segments:
+    segments = inventory.segments
+    if rescue.snapshot is not None:
+        segments, _ = own_segments(files, source, inventory, rescue.snapshot)
+    for name in segments:
         _read_segment(files, source, name, base, rescue)
     _write(files, target, rescue)
     families = {name: len(rescue.values[family_id]) for family_id, name in rescue.names.items()}
@@ -146,7 +151,7 @@ def _read_snapshot(files: Files, directory: str, inventory: Inventory, rescue: _
             rescue.note(error)
             continue
         try:
-            rescue.store_id = reader.header.store_id
+            rescue.snapshot, rescue.log_id = reader.header, reader.header.log
             rescue.sequence = reader.header.sequence
             for family_name, family_id in reader.header.families.items():
                 rescue.create(family_id, family_name)
@@ -167,11 +172,11 @@ def _read_segment(files: Files, directory: str, name: FileName, base: int, rescu
     except CorruptionError as error:
         rescue.note(error)
         return
-    if rescue.store_id and header.store_id != rescue.store_id:
-        text = f"a segment of store {header.store_id.hex()}; left out"
+    if rescue.log_id and header.log_id != rescue.log_id:
+        text = f"a segment of another store, or of a log that was replaced ({header.log_id.hex()}); left out"
         rescue.problems.append(Problem(path=path, offset=0, text=text))
         return
-    rescue.store_id = header.store_id
+    rescue.log_id = header.log_id
     for payload, offset, sequence in _intact(path, name.name, data, header, rescue):
         if sequence > base:
             try:
@@ -214,7 +219,8 @@ def _apply(payload: bytes, rescue: _Rescue) -> None:
 
 def _write(files: Files, target: str, rescue: _Rescue) -> None:
     names = [name for name in rescue.names.values() if name != DEFAULT_FAMILY]
-    with opening.open(target, families=names, durability="process", files=files) as store:
+    metadata = rescue.snapshot.metadata if rescue.snapshot is not None else None
+    with opening.open(target, families=names, metadata=metadata, durability="process", files=files) as store:
         for family_id, name in rescue.names.items():
             entries = list(rescue.values[family_id].items())
             for start in range(0, len(entries), _COPIED_AT_ONCE):

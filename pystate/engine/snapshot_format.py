@@ -23,7 +23,9 @@ offset  size  field            meaning, and the fault it guards against
 
 Header, a map with the keys ``store_id`` (16 bytes), ``sequence`` (the last commit contained), ``generation`` (of the
 log at that moment), ``next_family_id`` (ids below it were used and are not used again), ``families`` (a map from name
-to id) and ``metadata`` (a map from text to text, for the layers above; empty here).
+to id) and ``metadata`` (a map from text to text, for the layers above). Two more are there only where the content of
+the store was once replaced as a whole: ``log_id`` (16 bytes: the id that the segments bear, if it is not the store id)
+and ``replaces`` (the names of the files that were there before, which do not count any more).
 
 A block is one MessagePack array of two arrays of equal length, the keys in ascending order and their values. It carries
 nothing else: where it begins, its length, checksum and number of entries stand in the index.
@@ -68,6 +70,7 @@ __all__ = [
     "FamilyIndex",
     "SnapshotHeader",
     "Trailer",
+    "check_block",
     "decode_block",
     "decode_header",
     "decode_index",
@@ -98,6 +101,22 @@ class SnapshotHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     next_family_id: int
     families: dict[str, int]
     metadata: dict[str, str] = {}
+    log_id: bytes | msgspec.UnsetType = msgspec.UNSET
+    replaces: list[str] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def log(self) -> bytes:
+        """The id that the segments of the log bear."""
+        return self.store_id if self.log_id is msgspec.UNSET else self.log_id
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The names of the files that do not count any more."""
+        return frozenset(() if self.replaces is msgspec.UNSET else self.replaces)
+
+    def outside(self) -> SnapshotHeader:
+        """The same for a file that stands outside the store: nothing about the files that it stands beside."""
+        return msgspec.structs.replace(self, log_id=msgspec.UNSET, replaces=msgspec.UNSET)
 
 
 class BlockEntry(NamedTuple):
@@ -182,9 +201,8 @@ def decode_header(path: str, data: bytes, checksum: int) -> SnapshotHeader:
     except msgspec.MsgspecError as error:
         raise CorruptionError(path, offset=PRELUDE_SIZE, expected="a header map", found=str(error)) from None
     ids = set(header.families.values())
-    good = (
-        len(header.store_id) == 16 and len(ids) == len(header.families) and min(header.sequence, header.generation) >= 0
-    )
+    good = len(header.store_id) == len(header.log) == 16
+    good = good and len(ids) == len(header.families) and min(header.sequence, header.generation) >= 0
     if not good or not all(1 <= family_id < header.next_family_id <= 2**32 for family_id in ids):
         found = f"families {header.families!r}, next family id {header.next_family_id}"
         raise CorruptionError(path, offset=PRELUDE_SIZE, expected="families with ids of their own", found=found)
@@ -236,6 +254,15 @@ def decode_index(path: str, head: bytes, data: bytes, trailer: Trailer, header: 
         found = f"blocks that end at {position}, families {[family.family_id for family in index]}"
         raise CorruptionError(path, offset=at, expected=f"blocks up to {at}, each family once", found=found)
     return index
+
+
+def check_block(path: str, block: BlockEntry, data: bytes | memoryview) -> None:
+    """Compare the checksum of a block.
+
+    Raises:
+        CorruptionError: it is wrong.
+    """
+    _check(path, block.offset, "block", data, block.checksum)
 
 
 def decode_block(path: str, block: BlockEntry, data: bytes | memoryview) -> tuple[list[bytes], list[bytes]]:

@@ -12,6 +12,7 @@ from pystate.engine.snapshot_format import (
     BlockEntry,
     FamilyIndex,
     SnapshotHeader,
+    check_block,
     decode_block,
     decode_header,
     decode_index,
@@ -32,6 +33,7 @@ class SnapshotReader:
         path: the file.
         header: as stored.
         size: of the file, in bytes.
+        digest: of the whole, as it stands in the trailer.
 
     Raises (the constructor):
         CorruptionError: anything outside the blocks is damaged. UnsupportedFormatError: a newer format.
@@ -58,6 +60,7 @@ class SnapshotReader:
         header = read_exactly(file, PRELUDE_SIZE, length)
         self.header: SnapshotHeader = decode_header(self.path, header, checksum)
         trailer = decode_trailer(self.path, read_exactly(file, size - TRAILER_SIZE, TRAILER_SIZE), size)
+        self.digest = trailer.digest
         index = read_exactly(file, trailer.index_offset, trailer.index_length)
         families = decode_index(self.path, prelude + header, index, trailer, self.header)
         self._index: dict[int, FamilyIndex] = {family.family_id: family for family in families}
@@ -106,6 +109,19 @@ class SnapshotReader:
             for block in group:
                 at = block.offset - start
                 yield decode_block(self.path, block, data[at : at + block.length])
+
+    def raw_blocks(self, family_id: int) -> Iterator[tuple[BlockEntry, bytes]]:
+        """Yield the blocks as they stand in the file, their checksums compared, not decoded.
+
+        Raises:
+            CorruptionError: a block is damaged.
+        """
+        for block in self._index[family_id].blocks:
+            if self._file is None:
+                raise ClosedError("snapshot", "is closed")
+            data = read_exactly(self._file, block.offset, block.length)
+            check_block(self.path, block, data)
+            yield block, data
 
     def intact_blocks(
         self, family_id: int, report: Callable[[CorruptionError], None]

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from pystate.engine import threads
 from pystate.engine.commit import Committer
 from pystate.engine.family_state import FamilyState
@@ -50,7 +52,7 @@ class Snapshots:
     """Takes the snapshots of one store.
 
     Arguments:
-        header: of the snapshot the store was opened from.
+        header: of the snapshot the store was opened from; what it says of the store goes into every later one.
         size: of that snapshot in bytes.
         log_bytes: ``snapshot_log_bytes`` of `pystate.open`.
 
@@ -176,13 +178,12 @@ class Snapshots:
             if log.broken:
                 committer.fail(error)
             raise
-        header = SnapshotHeader(
-            store_id=self._header.store_id,
+        header = msgspec.structs.replace(
+            self._header,
             sequence=state.sequence,
             generation=log.generation,
             next_family_id=state.next_family_id,
             families={name: family.id for name, family in state.families.items()},
-            metadata=self._header.metadata,
         )
         begun.append(
             _Begun(

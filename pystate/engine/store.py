@@ -8,19 +8,22 @@ and guards their end: a store in memory has no disk parts, a read-only one has n
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from os import PathLike
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
 from pystate.engine import threads
 from pystate.engine.commit import CommitRequest, Committer
+from pystate.engine.export import ExportReport, export_state
 from pystate.engine.family import Family
 from pystate.engine.family_state import FamilyState
-from pystate.engine.files import HeldLock
+from pystate.engine.files import Files, HeldLock
 from pystate.engine.limits import FAMILIES_MAX, check_family_name, check_number
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.mapping import FamilyWriter
 from pystate.engine.repair import RecoveryReport
+from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.engine.snapshot_writer import SnapshotCancelledError
 from pystate.engine.snapshots import Snapshots
@@ -65,6 +68,8 @@ class StoreParts:
     Attributes:
         path: of the store, or None in memory.
         state: always there.
+        header: what the store carries about itself: of the snapshot it was opened from.
+        files: the file system.
         committer: None for a read-only store.
         log, snapshots, lock: None for a read-only store and in memory.
         reader: of the snapshot, for families not yet decoded.
@@ -72,9 +77,13 @@ class StoreParts:
         recovery: what opening found.
     """
 
-    def __init__(self, path: str | None, state: State, durability: Durability) -> None:
+    def __init__(
+        self, path: str | None, state: State, durability: Durability, header: SnapshotHeader, files: Files
+    ) -> None:
         self.path = path
         self.state = state
+        self.header = header
+        self.files = files
         self.durability: Durability = durability
         self.committer: Committer | None = None
         self.log: LogWriter | None = None
@@ -109,6 +118,24 @@ class Store:
     def path(self) -> str | None:
         """The absolute path of the directory, or None in memory."""
         return self._parts.path
+
+    @property
+    def id(self) -> str:
+        """The identity of the store, in hex: made with it, kept by a rewrite, new when a snapshot is installed.
+
+        A state is named by it and the sequence: two with the same id and `sequence` are the same, if that commit was
+        durable. In memory it is as new as the store.
+        """
+        return self._parts.header.store_id.hex()
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """What the store carries about itself, as given to `pystate.open` when it was made or by the last rewrite.
+
+        It is for what must be known before the entries can be read, such as the version of their format. It does not
+        change while the store is open for writing.
+        """
+        return MappingProxyType(self._parts.header.metadata)
 
     @property
     def read_only(self) -> bool:
@@ -279,6 +306,35 @@ class Store:
                 self._parts.snapshots.take()
             except SnapshotCancelledError:
                 raise ClosedError("store", "was closed while it took a snapshot; open it again") from None
+
+    def export(self, path: str | PathLike[str]) -> ExportReport:
+        """Write a snapshot file of the present state to a path outside the store, while commits and readers go on.
+
+        The file has its name only when it is complete and durable; one that is there is replaced. Everything that is
+        in it is durable in the store, too. If nothing was committed since the newest snapshot of the store, its blocks
+        are copied. `pystate.install` makes a store of the file, and `pystate.read_snapshot` looks at it.
+
+        A store whose `id` and `sequence` are those of an earlier export is unchanged since.
+
+        Arguments:
+            path: the file; its directory exists and is not that of the store. ``path.tmp`` beside it is used meanwhile.
+
+        Raises:
+            ValueError: `path` is in the directory of the store, or a directory. DiskFullError: no room for the file.
+            OSError: a step failed. In both cases the store goes on, and nothing is left behind.
+            CorruptionError: a family that must be read for it is damaged.
+            StoreFailedError: the store cannot be written to any more, or the sync of its log has just failed.
+
+        Cost: writing everything in the store once, and keeping what is overwritten meanwhile; commits wait for one sync
+        of the log. Two threads may not export to the same path at once.
+        """
+        self._check()
+        parts = self._parts
+        with self._handles_lock:  # `refresh` changes the two together
+            state, header = self._state, parts.header
+        return export_state(
+            parts.files, path, state, header, parts.committer, parts.path, lambda: self._ended is not None
+        )
 
     def refresh(self) -> int:
         """For a read-only store: bring in what its writer has committed since; return the sequence.

@@ -111,6 +111,8 @@ def _verify(files: Files, directory: str) -> VerifyReport:
     else:
         store_id, sequence = recovered.header.store_id.hex(), recovered.end.sequence
         clean, torn = recovered.decision.action == "clean", len(recovered.torn)
+        replaced = {files.join(directory, name) for name in recovered.header.replaced}
+        problems = [problem for problem in problems if problem.path not in replaced]  # these do not count any more
         try:
             for family in sorted(recovered.families(), key=lambda family: family.name):
                 family.load()

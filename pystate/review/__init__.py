@@ -36,6 +36,9 @@ plain tables                  `LabelDatabase`, `Hosts`; `TorExitNodes` is only r
 sets of tags                  `EventTags`, `NetworkTags`, `WorkflowTags`
 ============================= =============================================================================
 
+`migrate_data_dir` brings the state of an older program, from `VERSION` 0.42.0 on, to this one's; call it before
+`ReviewStore.open`, always. `write_version_markers` is for whoever has restored a backup of an older version.
+
 The declarations of indexed tables (`CUSTOMERS` and so on) are here for `pystate.tables.Fields`. Other schemas stand in
 the modules, since what writes through them writes around the rules of their tables.
 """
@@ -47,10 +50,12 @@ from pystate.errors import (
     NoSuchAgentError,
     NoSuchDeletionResultError,
 )
+from pystate.formats import write_version_markers
 from pystate.review.agent import Agent, AgentKind, Agents
 from pystate.review.categories import EventCategory
 from pystate.review.core_component import CoreComponent, CoreComponents
 from pystate.review.customers import CUSTOMERS, Customer, CustomerNetwork, NetworkType
+from pystate.review.data_dir import migrate_data_dir
 from pystate.review.deletion_job import (
     CustomerDataDeletionJob,
     CustomerDataDeletionJobs,
@@ -70,6 +75,7 @@ from pystate.review.host_network_group import HostNetworkGroup
 from pystate.review.hosts import Host, Hosts
 from pystate.review.labels import LabelDatabase, LabelDb, LabelDbKind
 from pystate.review.lifecycle import Lifecycle
+from pystate.review.migrations import COMPATIBLE, MIGRATION_PLAN, VERSION
 from pystate.review.networks import (
     ALLOW_NETWORKS,
     BLOCK_NETWORKS,
@@ -112,16 +118,19 @@ from pystate.review.triage import (
 __all__ = [
     "ALLOW_NETWORKS",
     "BLOCK_NETWORKS",
+    "COMPATIBLE",
     "CUSTOMERS",
     "FAMILIES",
     "FAMILIES_0_42",
     "FAMILIES_0_43",
     "FAMILIES_0_47_0_ALPHA_1",
     "FAMILIES_0_47_0_ALPHA_2",
+    "MIGRATION_PLAN",
     "NETWORKS",
     "STATUSES",
     "TRIAGE_EXCLUSION_REASONS",
     "TRIAGE_POLICIES",
+    "VERSION",
     "Action",
     "Agent",
     "AgentKind",
@@ -190,4 +199,6 @@ __all__ = [
     "TriageExclusionReason",
     "TriagePolicy",
     "WorkflowTags",
+    "migrate_data_dir",
+    "write_version_markers",
 ]

@@ -4,7 +4,8 @@
 tables share (`ReviewStore.transact`); or as of a view (`ReviewStore.view`). It holds nothing but what it is bound to.
 
 Opening makes whatever families are missing and looks at no version marker: on a directory of an older format call
-``migrate_data_dir`` first, always, or the program of that format cannot open it again.
+``migrate_data_dir`` first, always, or the program of that format cannot open it again. A store that opening makes says
+in its metadata which version its content has, as one that was migrated does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pystate.review.external_service import EXTERNAL_SERVICES, ExternalServices
 from pystate.review.families import FAMILIES
 from pystate.review.hosts import HOSTS, Hosts
 from pystate.review.labels import LABEL_DATABASE, LabelDatabase
+from pystate.review.migrations import MIGRATION_PLAN
 from pystate.review.networks import (
     ALLOW_NETWORKS,
     BLOCK_NETWORKS,
@@ -222,6 +224,7 @@ class ReviewStore(ReviewState):
             disk.join(data, _STORE),
             families=FAMILIES,
             create_missing_families=True,
+            metadata=MIGRATION_PLAN.metadata,
             durability=durability,
             lock_timeout=lock_timeout,
             files=files,
@@ -235,7 +238,7 @@ class ReviewStore(ReviewState):
     @classmethod
     def memory(cls) -> ReviewStore:
         """A new state with nothing on disk: for tests, and for what may be lost."""
-        return cls(pystate.memory(families=FAMILIES))
+        return cls(pystate.memory(families=FAMILIES, metadata=MIGRATION_PLAN.metadata))
 
     @property
     def store(self) -> Store:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from tests.bench import (
     figures_background,
+    figures_formats,
     figures_memory,
     figures_opening,
     figures_reads,
@@ -25,7 +26,15 @@ from tests.bench.report import as_json, environment, file_system_of, print_table
 
 __all__ = ["main"]
 
-MODULES = (figures_reads, figures_writes, figures_opening, figures_memory, figures_background, figures_tables)
+MODULES = (
+    figures_reads,
+    figures_writes,
+    figures_opening,
+    figures_memory,
+    figures_background,
+    figures_tables,
+    figures_formats,
+)
 """Importing these registered every figure."""
 
 ORDER = (
@@ -45,6 +54,8 @@ ORDER = (
     "upsert",
     "upsert-sqlite",
     "retention",
+    "migration",
+    "backup",
 )
 """The order of the table, that of the goals."""
 

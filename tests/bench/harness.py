@@ -52,8 +52,8 @@ Contender = Callable[[], float]
 
 PYSTATE = "pystate"
 
-UNITS = {"s": 1.0, "ms": 1e3, "µs": 1e6, "MiB": 2.0**-20}
-"""How many of each unit make a second or a byte."""
+UNITS = {"s": 1.0, "ms": 1e3, "µs": 1e6, "MiB": 2.0**-20, "KiB": 1.0}
+"""How many of each unit make a second or a byte; what is measured in KiB stays so."""
 
 
 @dataclass(frozen=True)

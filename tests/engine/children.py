@@ -164,6 +164,20 @@ def create(path: str, name: str) -> None:
     say(first)
 
 
+def migrate(path: str) -> None:
+    """Wait for the word, then count once, if nobody has; say whether it was this one."""
+
+    def build(rewriting: pystate.Rewriting) -> None:
+        if rewriting.metadata["format"] == "1":
+            family = rewriting.family("default")
+            family[b"count"] = b"%d" % (int(family[b"count"]) + 1)
+            rewriting.metadata["format"] = "2"
+
+    say("ready")
+    sys.stdin.readline()
+    say(pystate.rewrite(path, build, lock_timeout=60.0).changed)
+
+
 def fork(path: str, how: str) -> None:
     """Open, fork, let the child try everything and leave in one of several ways; then go on."""
     store = pystate.open(path, durability="process", snapshot_log_bytes=8192)

@@ -29,7 +29,7 @@ from tests.engine.small_stores import frames_of
 from tests.engine.watched_files import WatchedFiles, nth
 
 NAME = f"{1:020d}.log"
-HEADER = SegmentHeader(store_id=bytes(16), generation=1, salt=b"salt", first=1)
+HEADER = SegmentHeader(log_id=bytes(16), generation=1, salt=b"salt", first=1)
 
 
 class Parts:

@@ -31,13 +31,13 @@ from pystate.engine.log_format import (
 )
 from pystate.errors import CorruptionError, UnsupportedFormatError
 
-HEADER = SegmentHeader(store_id=bytes(range(16)), generation=3, salt=b"\x01\x02\x03\x04", first=77)
+HEADER = SegmentHeader(log_id=bytes(range(16)), generation=3, salt=b"\x01\x02\x03\x04", first=77)
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
 headers = st.builds(
     SegmentHeader,
-    store_id=st.binary(min_size=16, max_size=16),
+    log_id=st.binary(min_size=16, max_size=16),
     generation=u32,
     salt=st.binary(min_size=4, max_size=4),
     first=u64,
@@ -59,7 +59,7 @@ def test_segment_header_has_its_fields_where_the_table_says() -> None:
     assert data[0:8] == MAGIC == b"pystlog\n"
     assert data[8:12] == FORMAT_VERSION.to_bytes(4, "little") == b"\x01\0\0\0"
     assert data[12:16] == (3).to_bytes(4, "little")
-    assert data[16:32] == HEADER.store_id
+    assert data[16:32] == HEADER.log_id
     assert data[32:36] == HEADER.salt
     assert data[36:44] == (77).to_bytes(8, "little")
     assert data[44:48] == crc32(data[:44]).to_bytes(4, "little")

@@ -19,7 +19,7 @@ from pystate.engine.log_format import (
 from pystate.engine.log_reader import SegmentEnd, iter_frames, read_segment
 from pystate.errors import CorruptionError
 
-HEADER = SegmentHeader(store_id=bytes(16), generation=1, salt=b"salt", first=5)
+HEADER = SegmentHeader(log_id=bytes(16), generation=1, salt=b"salt", first=5)
 
 
 class Taken:

@@ -22,7 +22,7 @@ from tests.engine.memory_files import DIRECTORY, MemoryFiles, failure
 from tests.engine.small_stores import Frame, frames_of
 from tests.engine.watched_files import WatchedFiles, nth
 
-HEADER = SegmentHeader(store_id=bytes(16), generation=1, salt=b"salt", first=5)
+HEADER = SegmentHeader(log_id=bytes(16), generation=1, salt=b"salt", first=5)
 LIVE, NEXT, CLOSED = f"{5:020d}.log", f"{7:020d}.log", f"{5:020d}.closed"
 
 

@@ -13,7 +13,14 @@ import pytest
 
 import pystate
 from pystate import CorruptionError, UnsupportedFormatError
-from pystate.engine.log_format import SegmentHeader, encode_frame, encode_operations, encode_segment_header, salt_seed
+from pystate.engine.log_format import (
+    SegmentHeader,
+    encode_closed_segment,
+    encode_frame,
+    encode_operations,
+    encode_segment_header,
+    salt_seed,
+)
 from pystate.engine.recovery import Recovered, Replay, recover, survey
 from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_writer import encode_empty
@@ -265,6 +272,122 @@ def test_short_reads_are_not_the_end_of_the_file(condition: Condition) -> None:
         files = WatchedFiles(small.files(), short=seed)
         with pystate.open(DIRECTORY, files=files, read_only=True) as store:
             assert {name: dict(store.family(name)) for name in store.families} == small.state
+
+
+# What does not count
+
+OTHER = bytes(range(16, 32))
+
+
+def new(sequence: int, *replaces: str, log_id: bytes = OTHER) -> bytes:
+    """A snapshot that has replaced everything."""
+    return encode_empty(
+        SnapshotHeader(
+            store_id=STORE,
+            sequence=sequence,
+            generation=1,
+            next_family_id=2,
+            families={"default": 1},
+            log_id=log_id,
+            replaces=list(replaces),
+        )
+    )
+
+
+def prepared(first: int, log_id: bytes = OTHER) -> bytes:
+    return encode_closed_segment(SegmentHeader(log_id, 1, SALT, first))
+
+
+def closed(first: int) -> str:
+    return f"{first:020d}.closed"
+
+
+OLD = {at(0): snapshot(0), log(1): header(1) + frame(1, 0) + frame(2, 1)}
+"""A store with two commits."""
+
+
+def test_a_segment_that_was_prepared_and_never_used_does_not_count() -> None:
+    """Wherever its number lies: the store may have gone on, or have been closed, and it could not be removed."""
+    closing_old = {at(0): snapshot(0), closed(1): header(1) + frame(1, 0) + frame(2, 1) + closing(2)}
+    for old, action in ((OLD, "unclosed"), (closing_old, "clean")):
+        for number in (2, 3, 4, 9):
+            recovered = read(old | {closed(number): prepared(number)})
+            assert keys(recovered) == [b"1", b"2"]
+            assert recovered.decision.action == action
+            assert [name.name for name in recovered.stale] == [closed(number)]
+            assert not recovered.replaced
+    between = {at(0): snapshot(0), log(1): header(1) + frame(1, 0), log(2): header(2) + frame(2, 1)}
+    assert keys(read(between | {closed(2): prepared(2)})) == [b"1", b"2"]
+    later = {at(1): snapshot(1), log(1): header(1) + frame(1, 0), log(2): header(2) + frame(2, 1)}
+    recovered = read(later | {closed(1): prepared(1)})
+    assert [name.name for name in recovered.stale] == [log(1), closed(1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        (log(4), prepared(4)),
+        (closed(4), prepared(4) + b"x"),
+        (closed(4), prepared(4)[:-1]),
+        (closed(4), prepared(4)[:48]),
+        (closed(4), prepared(5)),
+        (closed(4), prepared(4, STORE)),
+        (closed(4), header(4, store_id=OTHER) + frame(4, 3) + closing(4)),
+        (closed(4), prepared(4)[:48] + closing(4)),
+        (closed(4), prepared(4)[:-33] + frame(4, 3)),
+    ],
+    ids=["open", "longer", "cut", "no frame", "renamed", "own", "a commit", "other closing frame", "a commit only"],
+)
+def test_a_segment_that_is_not_quite_prepared_counts(name: str, data: bytes) -> None:
+    """Rows 9, 13 and 14: and so it is refused, as a segment of another log, or for the commit that is missing."""
+    refused(OLD | {name: data})
+
+
+def test_a_prepared_segment_alone_is_no_excuse_for_a_lost_log() -> None:
+    """Row 15: the log of the snapshot is not there."""
+    refused({at(0): snapshot(0), closed(1): prepared(1)})
+    refused({at(0): snapshot(0), closed(1): prepared(1), closed(4): prepared(4)})
+
+
+def test_what_a_snapshot_replaces_does_not_count_whatever_it_holds() -> None:
+    """Damaged, of another store or format, under a number that is in use: it is not even looked at."""
+    now = {at(3): new(3, at(0), log(1), closed(1), closed(4), log(9)), log(4): header(4, store_id=OTHER) + frame(4, 3)}
+    for old in (
+        {},
+        OLD,
+        {at(0): b"junk", log(1): b"junk"},
+        {closed(1): header(1, store_id=bytes(16))},
+        {closed(4): prepared(4, STORE)},
+        {log(9): b"pystlog\n" + bytes(100)},
+    ):
+        recovered = read(now | old)
+        assert keys(recovered) == [b"4"]
+        assert {name.name for name in recovered.stale} == set(old)
+        assert recovered.replaced == bool(old)
+        assert [name.name for name in recovered.needed] == [log(4)]
+
+
+def test_what_is_not_named_counts() -> None:
+    """Row 9: a segment of another log is not deleted unless the snapshot says so."""
+    now = {at(3): new(3, at(0)), log(4): header(4, store_id=OTHER)}
+    read(now)
+    error = refused(now | OLD)
+    assert error.path.endswith(log(1))
+    assert OTHER.hex() in error.expected
+
+
+def test_a_log_with_an_id_of_its_own_is_told_from_that_of_the_store() -> None:
+    refused({at(3): new(3), log(4): header(4)})
+    refused({at(3): new(3, log_id=STORE), log(4): header(4, store_id=OTHER)})
+    read({at(3): new(3), log(4): header(4, store_id=OTHER)})
+
+
+def test_damage_of_a_snapshot_that_has_replaced_everything_is_never_made_up_for_by_what_it_replaced() -> None:
+    """Guarantee 5: the old state is not shown in its place, although all of its files are still there."""
+    damaged = bytearray(new(3, *OLD))
+    damaged[30] ^= 1
+    error = refused(OLD | {at(3): bytes(damaged), closed(4): prepared(4)})
+    assert "later commits had been durable, up to 3" in error.expected
 
 
 def test_survey_sorts_files_by_kind_and_sequence() -> None:

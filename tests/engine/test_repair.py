@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import pystate
-from pystate.engine.log_format import SegmentHeader, encode_segment_header
+from pystate.engine.log_format import SegmentHeader, encode_closed_segment, encode_segment_header
 from pystate.engine.names import snapshot_name
 from pystate.engine.recovery import survey
 from pystate.engine.repair import is_unfinished_creation
@@ -226,6 +226,7 @@ def test_creation_that_dies_at_any_step_is_no_store_or_a_whole_one() -> None:
 
 
 SEGMENT = encode_segment_header(SegmentHeader(bytes(16), 1, b"salt", 1))
+PREPARED = encode_closed_segment(SegmentHeader(bytes(16), 1, b"salt", 8))
 
 
 @pytest.mark.parametrize(
@@ -238,13 +239,46 @@ SEGMENT = encode_segment_header(SegmentHeader(bytes(16), 1, b"salt", 1))
         ({f"{1:020d}.log": b"x" * 48}, False),
         ({f"{2:020d}.log": SEGMENT}, False),
         ({f"{1:020d}.log": SEGMENT, f"{2:020d}.log": SEGMENT}, False),
+        ({f"{8:020d}.closed": PREPARED, f"{7:020d}.snapshot.tmp": b""}, True),
+        ({f"{8:020d}.closed": PREPARED, f"{7:020d}.snapshot.tmp": b"", "x.tmp": b"", "LOCK": b""}, True),
+        ({f"{8:020d}.closed": PREPARED, f"{8:020d}.snapshot.tmp": b""}, False),
+        ({f"{8:020d}.closed": PREPARED}, False),
+        ({f"{8:020d}.log": PREPARED, f"{7:020d}.snapshot.tmp": b""}, False),
+        ({f"{8:020d}.closed": PREPARED + b"x", f"{7:020d}.snapshot.tmp": b""}, False),
+        ({f"{8:020d}.closed": PREPARED[:-1], f"{7:020d}.snapshot.tmp": b""}, False),
+        ({f"{8:020d}.closed": PREPARED[:48], f"{7:020d}.snapshot.tmp": b""}, False),
+        ({f"{9:020d}.closed": PREPARED, f"{8:020d}.snapshot.tmp": b""}, False),
+        ({f"{8:020d}.closed": PREPARED, f"{7:020d}.snapshot.tmp": b"", snapshot_name(3): b""}, False),
+        ({f"{8:020d}.closed": PREPARED, f"{7:020d}.snapshot.tmp": b"", f"{1:020d}.log": SEGMENT}, False),
         ({f"{1:020d}.log": SEGMENT, snapshot_name(0): b""}, False),
         ({snapshot_name(0): b""}, False),
         ({}, False),
     ],
-    ids=["alone", "with others", "with bytes", "cut", "junk", "later", "two", "with snapshot", "snapshot", "empty"],
+    ids=[
+        "alone",
+        "with others",
+        "with bytes",
+        "cut",
+        "junk",
+        "later",
+        "two",
+        "prepared",
+        "prepared, with others",
+        "prepared, other snapshot",
+        "prepared, no snapshot",
+        "prepared, open",
+        "prepared, with bytes",
+        "prepared, cut",
+        "prepared, not closed",
+        "prepared, renamed",
+        "prepared, with snapshot",
+        "prepared, two",
+        "with snapshot",
+        "snapshot",
+        "empty",
+    ],  # fmt: skip
 )
-def test_unfinished_creation_is_one_frameless_segment_and_nothing_else(image: Image, unfinished: bool) -> None:
+def test_unfinished_creation_is_one_segment_without_a_commit_and_nothing_else(image: Image, unfinished: bool) -> None:
     """Row 57: never "new store" when data exists."""
     files = MemoryFiles().restore(DIRECTORY, image)
     assert is_unfinished_creation(files, DIRECTORY, survey(files, DIRECTORY)) == unfinished

@@ -260,3 +260,39 @@ def test_salvage_that_fails_leaves_the_source_and_closes_everything(operation: s
         with pystate.open("/again", files=memory) as store:
             assert contents(store) == small.state
     assert number > 1
+
+
+def test_metadata_goes_with_what_is_saved() -> None:
+    """Or nobody would know what the entries mean."""
+    files = MemoryFiles()
+    with pystate.open(DIRECTORY, files=files, metadata={"format": "7"}) as store:
+        store.family("default")[b"k"] = b"v"
+    rescue(files.image())
+    pystate.salvage(DIRECTORY, TARGET, files=files)
+    assert pystate.read_metadata(TARGET, files=files) == {"format": "7"}
+    [name] = [name for name in files.image() if name.endswith(".snapshot")]
+    files.restore(DIRECTORY, {other: content for other, content in files.image().items() if other != name})
+    pystate.salvage(DIRECTORY, "/more", files=files)
+    assert pystate.read_metadata("/more", files=files) == {}
+
+
+def test_what_was_replaced_is_left_out_and_what_was_prepared_is_no_problem() -> None:
+    """Of a store whose content was being replaced, each state is saved by itself."""
+    files = MemoryFiles()
+    with pystate.open(DIRECTORY, files=files) as store:
+        store.family("default")[b"k"] = b"old"
+    watched = WatchedFiles(files)
+    images = []
+
+    def note(operation: str, path: str) -> None:
+        if operation in ("replace", "unlink"):
+            images.append(files.image())
+
+    watched.before = note
+    pystate.rewrite(DIRECTORY, lambda rewriting: rewriting.family("default").update({b"k": b"new"}), files=watched)
+    found = set()
+    for image in images:
+        report, state = rescue(image)
+        assert report.problems == ()
+        found.add(state["default"][b"k"])
+    assert found == {b"old", b"new"}

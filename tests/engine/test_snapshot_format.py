@@ -72,6 +72,8 @@ def headers(draw: st.DrawFn) -> SnapshotHeader:
         next_family_id=draw(st.integers(max(families.values(), default=0) + 1, 2**32)),
         families=families,
         metadata=draw(st.dictionaries(names, names, max_size=2)),
+        log_id=draw(st.just(msgspec.UNSET) | st.binary(min_size=16, max_size=16)),
+        replaces=draw(st.just(msgspec.UNSET) | st.lists(names, max_size=3)),
     )
 
 
@@ -82,6 +84,18 @@ def test_header_encoded_and_decoded_is_the_same(header: SnapshotHeader) -> None:
     length, checksum = decode_prelude("file", data[:PRELUDE_SIZE])
     assert len(data) == PRELUDE_SIZE + length
     assert decode_header("file", data[PRELUDE_SIZE:], checksum) == header
+
+
+def test_log_of_a_header_is_the_store_unless_it_says_otherwise() -> None:
+    """And what is not said is not written, so that most headers are as if nothing could ever be replaced."""
+    assert HEADER.log == HEADER.store_id
+    assert HEADER.replaced == frozenset()
+    assert b"log_id" not in HEAD
+    assert b"replaces" not in HEAD
+    header = msgspec.structs.replace(HEADER, log_id=b"l" * 16, replaces=["a", "b", "a"])
+    assert header.log == b"l" * 16
+    assert header.replaced == {"a", "b"}
+    assert header.outside() == HEADER
 
 
 @given(st.lists(st.binary(max_size=20), unique=True).map(sorted), st.data())
@@ -181,6 +195,13 @@ def changed(**fields: Any) -> dict[str, Any]:
         changed(next_family_id=2**32 + 1, families={"a": 2**32}),
         changed(next_family_id=7),
         changed(unknown=1),
+        changed(log_id=b"short"),
+        changed(log_id=b""),
+        changed(log_id="l" * 16),
+        changed(log_id=None),
+        changed(replaces="name"),
+        changed(replaces=[b"name"]),
+        changed(replaces={"name": 1}),
         {"store_id": bytes(16)},
         [],
         None,

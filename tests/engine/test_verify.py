@@ -234,3 +234,23 @@ def test_log_of_a_place_without_a_store_is_raised() -> None:
     """As for `verify`."""
     with pytest.raises(StoreNotFoundError):
         list(pystate.read_log(DIRECTORY, files=MemoryFiles()))
+
+
+def test_damage_in_a_file_that_was_replaced_is_no_problem() -> None:
+    """It does not count, and only waits to be removed; before it was replaced, it did."""
+    small = SMALL["closed"]
+    memory = small.files(small.with_file(small.snapshot, small.image[small.snapshot][:-1]))
+    assert not pystate.verify(DIRECTORY, files=memory).ok
+    memory.make_directory("/outside")
+    with pystate.open("/outside/store", files=memory) as source:
+        source.export("/outside/exported")
+    files = WatchedFiles(memory)
+    files.before = lambda operation, path: _refuse(path) if operation == "unlink" else None
+    pystate.install(DIRECTORY, "/outside/exported", files=files)
+    report = pystate.verify(DIRECTORY, files=memory)
+    assert report.ok
+    assert small.snapshot in {file.name for file in report.files}
+
+
+def _refuse(path: str) -> None:
+    raise failure(errno.EACCES, path)

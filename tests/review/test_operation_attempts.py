@@ -73,7 +73,7 @@ def tries(attempts: OperationAttempts, *given: OperationAttempt) -> list[bool]:
 
 
 def test_same_key_again_replaces_the_attempt(attempts: OperationAttempts) -> None:
-    """Check R56."""
+    """Check R56, row 104."""
     attempts.upsert(M("op-1"))
     policy = RetryPolicy(max_attempts=5, attempts_made=2, backoff_seconds=30)
     second = M("op-1", host="host-z.example", retry_policy=policy, **DONE)

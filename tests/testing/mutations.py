@@ -15,7 +15,7 @@ import __future__
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent, indent
@@ -34,6 +34,7 @@ from pystate.engine import (
     log_reader,
     log_writer,
     opening,
+    places,
     recovery,
     repair,
     snapshot_format,
@@ -79,6 +80,7 @@ __all__ = [
     "Edit",
     "Measure",
     "Mutation",
+    "edited",
     "measure",
     "row",
 ]
@@ -125,24 +127,29 @@ class Mutation:
     detector: Detector
     edits: tuple[Edit, ...]
 
-    @contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """The engine is mutated within the block, whoever has imported the functions."""
-        sources: dict[FunctionType, str] = {}
-        for edit in self.edits:
-            function = edit.function
-            if not isinstance(function, FunctionType):
-                raise TypeError(f"{function!r} is no plain function")
-            sources[function] = edit.code(sources.get(function) or dedent(inspect.getsource(function)))
-        before = {function: function.__code__ for function in sources}
-        codes = {function: _compiled(function, source) for function, source in sources.items()}
-        try:
-            for function, code in codes.items():
-                function.__code__ = code
-            yield
-        finally:
-            for function, code in before.items():
-                function.__code__ = code
+        return edited(*self.edits)
+
+
+@contextmanager
+def edited(*edits: Edit) -> Iterator[None]:
+    """Functions are changed within the block, whoever has imported them."""
+    sources: dict[FunctionType, str] = {}
+    for edit in edits:
+        function = edit.function
+        if not isinstance(function, FunctionType):
+            raise TypeError(f"{function!r} is no plain function")
+        sources[function] = edit.code(sources.get(function) or dedent(inspect.getsource(function)))
+    before = {function: function.__code__ for function in sources}
+    codes = {function: _compiled(function, source) for function, source in sources.items()}
+    try:
+        for function, code in codes.items():
+            function.__code__ = code
+        yield
+    finally:
+        for function, code in before.items():
+            function.__code__ = code
 
 
 def _compiled(function: FunctionType, source: str) -> CodeType:
@@ -840,9 +847,9 @@ MUTATIONS = [
         (
             Edit(
                 snapshot_writer.write_snapshot,
-                "        publish_written(files, directory, name, file)\n",
-                "        file.sync()\n        file.close()\n"
-                "        files.replace(temporary, files.join(directory, name))\n",
+                "    return publish_stream(files, path, write).size\n",
+                "    file = files.create(path + '.tmp')\n    written = write(file)\n    file.sync()\n    file.close()\n"
+                "    files.replace(path + '.tmp', path)\n    return written.size\n",
             ),
             Edit(
                 snapshots.Snapshots._finish,
@@ -972,17 +979,17 @@ MUTATIONS = [
         OPENING,
         (
             Edit(
-                opening.open,
-                "        lock = files.lock(directory, LOCK_NAME, lock_timeout)\n",
+                places.take_lock,
+                "        return files.lock(directory, LOCK_NAME, timeout)\n",
                 _indented(
                     """
                     from unittest.mock import Mock
                     try:
-                        lock = files.lock(directory, LOCK_NAME, lock_timeout)
+                        return files.lock(directory, LOCK_NAME, timeout)
                     except OSError as error:
                         if getattr(error, "pid", 0) != 1:
                             raise
-                        lock = Mock()
+                        return Mock()
                     """,
                     8,
                 )
@@ -1108,7 +1115,7 @@ MUTATIONS = [
         "store id not compared",
         "a segment of another store is taken for an own one",
         FOREIGN,
-        (Edit(recovery._check_header, "header.store_id != store_id", "False"),),
+        (Edit(recovery._check_header, "header.log_id != log_id", "False"),),
     ),
     Mutation(
         "sequence not checked to follow",
@@ -1216,7 +1223,7 @@ MUTATIONS = [
         "parent directory not synced",
         "power loss takes a new store whole, with its directory",
         SINGLE_NOTHING,
-        (Edit(opening._sync_parent, "files.sync_directory(files.parent(directory))", "pass"),),
+        (Edit(places.sync_parent, "files.sync_directory(files.parent(directory))", "pass"),),
     ),
     Mutation(
         "next family id reused",

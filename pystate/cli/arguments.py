@@ -225,6 +225,7 @@ def _add_formats(commands: Any) -> None:
     migrate = _add(commands, "migrate", "bring a data directory of the REview state to the version of this pystate")
     _add_data_and_backup(migrate)
     migrate.add_argument("--dry-run", action="store_true", help="only say what would change")
+    _add_lock_timeout(migrate)
 
     rollback = _add(commands, "rollback", "restore a backup, and write back the markers: undo an update")
     _add_data_and_backup(rollback)

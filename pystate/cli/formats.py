@@ -1,14 +1,13 @@
 """Commands about formats: ``version`` and ``migrate``.
 
-``migrate`` needs somebody who knows the versions of a content and the steps between them. That is `pystate.review`, for
-the REview state; it is imported when the command runs.
+``migrate`` is that of the REview state: `pystate.review.migrate_data_dir`. Another program has a plan of its own, and a
+command for it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -125,8 +124,12 @@ def _rows(directory: _Directory) -> list[tuple[str, str, str]]:
 
 def migrate(arguments: argparse.Namespace, output: Output) -> int:
     """Bring a data directory to the version of this pystate, or say what that would change."""
+    from pystate.review import migrate_data_dir  # late: no other command needs the tables of the REview state
+
     try:
-        report = _migration()(arguments.data, arguments.backup, dry_run=arguments.dry_run)
+        report = migrate_data_dir(
+            arguments.data, arguments.backup, dry_run=arguments.dry_run, lock_timeout=arguments.lock_timeout
+        )
     except StoreNotFoundError as error:
         raise CommandError(Exit.STORE, str(error)) from error
     if arguments.json:
@@ -134,21 +137,6 @@ def migrate(arguments: argparse.Namespace, output: Output) -> int:
     else:
         _show(report, output)
     return Exit.OK
-
-
-def _migration() -> Callable[..., MigrationReport]:
-    """The migration of the REview state.
-
-    Raises:
-        CommandError: this pystate has none.
-    """
-    import pystate.review as review  # late: no other command needs the tables of the REview state
-
-    found: Callable[..., MigrationReport] | None = getattr(review, "migrate_data_dir", None)
-    if found is None:
-        text = "this pystate knows no formats to migrate to; a program migrates its own with pystate.formats.migrate"
-        raise CommandError(Exit.USAGE, f"{text}. Nothing was done")
-    return found
 
 
 def _as_json(report: MigrationReport) -> dict[str, Any]:

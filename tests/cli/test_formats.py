@@ -16,12 +16,14 @@ from pystate.formats import (
     MigrationReport,
     Step,
     StepContext,
+    Version,
     backup,
     migrate,
     read_version_marker,
     write_version_markers,
 )
 from pystate.formats.backup.manifests import content_name, manifest_name
+from pystate.review.migrations import MIGRATION_PLAN
 from tests.cli.running import run, run_process
 
 
@@ -261,15 +263,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> None:
     def migrate_data_dir(data_dir: str, backup_dir: str, **options: Any) -> MigrationReport:
         return migrate(data_dir, backup_dir, PLAN, **options)
 
-    monkeypatch.setattr(pystate.review, "migrate_data_dir", migrate_data_dir, raising=False)
-
-
-def test_migrate_without_a_plan_does_nothing(
-    data: Path, beside: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(pystate.review, "migrate_data_dir", raising=False)
-    assert "knows no formats to migrate to" in run("migrate", data, beside, code=2).err
-    assert got(store) == b"one"
+    monkeypatch.setattr(pystate.review, "migrate_data_dir", migrate_data_dir)
 
 
 @pytest.mark.usefixtures("planned")
@@ -288,6 +282,25 @@ def test_migrate_first_dry_then_in_earnest(data: Path, beside: Path, store: Path
     assert "version it has now              2.0.0" in run("migrate", data, beside).out.decode()
     assert (got(store), str(read_version_marker(data)), str(read_version_marker(beside))) == (b"ONE", "2.0.0", "2.0.0")
     assert run("migrate", data, beside, "--json").json["changed"] is False
+
+
+def test_migrate_of_the_review_state_and_back(tmp_path: Path) -> None:
+    """The drill of an operator, from 0.46 to the present format and back."""
+    data, beside = tmp_path / "data", tmp_path / "backup"
+    store, repository = data / "states.db", beside / "states.db"
+    old = MIGRATION_PLAN.formats_from(Version(0, 46, 0))[0]
+    write_version_markers(data, beside, "0.46.0")
+    pystate.open(store, families=old).close()
+    noted = run("backup", "create", store, repository).out.decode().strip()
+    document = run("migrate", data, beside, "--dry-run", "--json").json
+    assert (document["before"], document["version"]) == ("0.46.0", str(MIGRATION_PLAN.version))
+    assert pystate.list_families(store) == tuple(sorted({*old, "default"}))
+    run("migrate", data, beside)
+    assert run("version", data, "--json").json["directories"][0]["marker"] == str(MIGRATION_PLAN.version)
+    assert pystate.list_families(store) == tuple(sorted({*MIGRATION_PLAN.families, "default"}))
+    run("rollback", data, beside, "--id", noted, "--version", "0.46.0")
+    assert run("version", beside, "--json").json["directories"][0]["marker"] == "0.46.0"
+    pystate.open(store, create=False, families=old).close()
 
 
 @pytest.mark.usefixtures("planned")

@@ -268,7 +268,7 @@ def test_directory_that_was_copied_back_by_hand_is_not_taken_for_unchanged(tmp_p
         assert contents(tmp_path / "restored") == {"default": {b"x": value}}
 
 
-@pytest.mark.parametrize("change", ["value", "key", "more", "fewer", "family", "metadata"])
+@pytest.mark.parametrize("change", ["value", "key", "more", "fewer", "family", "empty", "metadata"])
 def test_any_difference_makes_a_copy(tmp_path: Path, repository: Path, change: str) -> None:
     """Of two stores with the same id and sequence, one copied by hand."""
     files = MemoryFiles()
@@ -289,6 +289,7 @@ def test_any_difference_makes_a_copy(tmp_path: Path, repository: Path, change: s
         "more": (lambda s: s.family("a").put(b"k", b"v"), lambda s: s.family("a").put(b"n", b"")),
         "fewer": (lambda s: s.family("a").put(b"k", b"v"), lambda s: s.family("a").delete(b"k")),
         "family": (lambda s: s.create_family("b"), lambda s: s.create_family("c")),
+        "empty": (lambda s: s.family("a").put(b"k", b"v"), lambda s: s.create_family("c")),
         "metadata": (lambda s: s.family("a").put(b"k", b"v"), lambda s: s.family("a").put(b"k", b"v")),
     }
     made = []
@@ -319,14 +320,19 @@ def test_content_that_has_gone_bad_is_not_shared() -> None:
 
 
 def test_commit_that_comes_between_makes_a_copy(path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the content is compared; and a family that is dropped then."""
+    """While the content is compared: to what is still to be looked at, or was, or the family itself."""
     with pystate.open(path) as store:
         backup.create(store, repository)
-        for number, commit in enumerate([lambda: store.family("a").put(b"0", b"new"), lambda: store.drop_family("a")]):
+        commits: list[Callable[[], object]] = [
+            lambda: store.family("a").put(b"0", b"new"),
+            lambda: store.family("default").put(b"x", b"new"),
+            lambda: store.drop_family("a"),
+        ]
+        for number, commit in enumerate(commits, start=2):
             todo = [commit]
 
-            def family(name: str, todo: list[Any] = todo) -> pystate.Family:
-                if todo and name == "a":
+            def family(name: str, todo: list[Callable[[], object]] = todo) -> pystate.Family:
+                if name == "a" and todo:
                     todo.pop()()
                 return type(store).family(store, name)
 
@@ -335,7 +341,7 @@ def test_commit_that_comes_between_makes_a_copy(path: Path, repository: Path, mo
                 info = backup.create(store, repository)
             assert not todo
             assert info.sequence == store.sequence
-            assert content_name(number + 2) in names(repository)
+            assert content_name(number) in names(repository)
     assert backup.verify(repository).ok
 
 
@@ -470,16 +476,16 @@ READERS: dict[str, Callable[[WatchedFiles], object]] = {
 @pytest.mark.parametrize("name", READERS)
 def test_reader_beside_a_purge_sees_what_was_or_what_is(name: str) -> None:
     """Whatever is removed between any two of its calls; a backup that is being restored is so, or was not there."""
-    seen, at, count = [], 0, 1
+    seen, at, count, purged = [], 0, 0, True
 
     def purge_at_once(operation: str, path: str) -> None:
-        nonlocal count
+        nonlocal count, purged
         count += 1
         if count == at:
-            backup.purge(REPOSITORY, 1, files=files)
+            purged = bool(backup.purge(REPOSITORY, 1, files=files))
 
-    while count > at:
-        at, count = at + 1, 0
+    while purged:
+        at, count, purged = at + 1, 0, False
         files = MemoryFiles()
         with pystate.open(DIRECTORY, files=files) as store:
             for number in range(3):
@@ -499,6 +505,7 @@ def test_reader_beside_a_purge_sees_what_was_or_what_is(name: str) -> None:
         assert not watched.open_files
     whole, left = ([1, 2, 3], [3]) if name in ("list", "verify") else ([1], None)
     assert left in seen
+    assert at > 8
     assert [found for found in seen if found not in (whole, left)] == []
 
 
@@ -601,8 +608,15 @@ def test_unknown_backup_leaves_the_store_usable(path: Path, repository: Path) ->
             with pytest.raises(BackupNotFoundError, match=f"no backup {number}; there are 1") as caught:
                 backup.restore(path, repository, number)
             assert (caught.value.id, caught.value.ids) == (number, (1,))
+        for number in (99, 0):
+            with pytest.raises(BackupNotFoundError):
+                backup.verify(repository, number)
+        missing = repository.with_name("missing")
         with pytest.raises(RepositoryNotFoundError):
-            backup.restore(path, repository.with_name("missing"))
+            backup.restore(path, missing)
+        with pytest.raises(RepositoryNotFoundError):
+            backup.purge(missing, 1)
+        assert not missing.exists()
         store.family("default")[b"x"] = b"goes on"
         assert store.family("default")[b"x"] == b"goes on"
     before = fingerprint(path)
@@ -699,6 +713,18 @@ def test_content_or_manifest_of_another_backup_is_noticed(path: Path, repository
     (repository / content_name(2)).unlink()
     [problem] = backup.verify(repository).problems
     assert (problem.id, problem.text) == (2, "expected the content of the backup, found no such file")
+
+
+def test_name_that_leads_nowhere_is_damage(path: Path, repository: Path) -> None:
+    """It is there in every list of names, and cannot be opened: no reader may wait for it to go."""
+    make(path, repository)
+    (repository / manifest_name(2)).symlink_to("nowhere")
+    assert ids(repository) == [1]
+    [problem] = backup.verify(repository).problems
+    assert (problem.id, problem.text) == (2, "expected the manifest of the backup, found no such file")
+    with pytest.raises(BackupDamagedError):
+        backup.find(repository)
+    assert make(path, repository).id == 3
 
 
 # Places

@@ -220,16 +220,15 @@ class Repository:
             BackupNotFoundError: its manifest is gone. BackupDamagedError: it, or its content, is damaged.
             UnsupportedFormatError: a newer format. OSError: it cannot be read.
         """
-        path = self.join(manifest_name(backup_id))
+        path, what = self.join(manifest_name(backup_id)), "the manifest of the backup"
         try:
             manifest = decode_manifest(path, backup_id, read_head(self.files, path, MANIFEST_BYTES_MAX + 1))
-            path = self.join(content_name(manifest.content))
+            path, what = self.join(content_name(manifest.content)), "the content of the backup"
             return self.look_at(manifest, looked, thorough=thorough)
         except FileNotFoundError as error:
-            if self.files.kind(self.join(manifest_name(backup_id))) is None:
+            if backup_id not in self.ids():
                 raise BackupNotFoundError(self.path, id=backup_id, ids=()) from error
-            expected, found = "the content of the backup", "no such file"
-            raise BackupDamagedError(self.path, path, id=backup_id, expected=expected, found=found) from error
+            raise BackupDamagedError(self.path, path, id=backup_id, expected=what, found="no such file") from error
         except CorruptionError as error:
             raise self.damaged(backup_id, error) from error
 

@@ -53,7 +53,7 @@ def rollback(
             same call again.
         BackupNotFoundError, LockedError, and everything else: as for `restore`; the markers were not touched.
     """
-    if isinstance(id, bool) or not isinstance(id, int):
+    if not isinstance(id, int):
         raise TypeError(f"id is an int, not {type(id).__name__}: the id of the backup that was made before the update")
     check_number("lock_timeout", lock_timeout, float)
     files = ordinary_files if files is None else files

@@ -165,7 +165,9 @@ def _add_checking(commands: Any) -> None:
 
     salvage = _add(commands, "salvage", "copy what is intact into a new store (exit code 1: something was not)")
     _add_store(salvage)
-    salvage.add_argument("destination", metavar="DESTINATION", help="an empty directory, or one that does not exist")
+    salvage.add_argument(
+        "destination", metavar="DESTINATION", type=_path, help="an empty directory, or one that does not exist"
+    )
 
 
 def _add_review(commands: Any) -> None:
@@ -204,7 +206,9 @@ def _add_review(commands: Any) -> None:
 
 
 def _add_data_directory(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", metavar="DIR", help="the manager's data directory, or the store states.db in it")
+    parser.add_argument(
+        "store", metavar="DIR", type=_path, help="the manager's data directory, or the store states.db in it"
+    )
 
 
 def _add_review_write_options(parser: argparse.ArgumentParser, at: str) -> None:
@@ -218,6 +222,7 @@ def _add_formats(commands: Any) -> None:
     version.add_argument(
         "directory",
         metavar="DIR",
+        type=_path,
         nargs="+",
         help="a store, a repository, or a directory with a marker and one of them below",
     )
@@ -280,7 +285,7 @@ def _add(
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", metavar="STORE", help="the directory of the store")
+    parser.add_argument("store", metavar="STORE", type=_path, help="the directory of the store")
 
 
 def _add_family(parser: argparse.ArgumentParser) -> None:
@@ -294,12 +299,12 @@ def _add_store_and_key(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_repository(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("repository", metavar="REPOSITORY", help="the directory of the backups")
+    parser.add_argument("repository", metavar="REPOSITORY", type=_path, help="the directory of the backups")
 
 
 def _add_data_and_backup(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", metavar="DATA", help="the data directory: store and marker")
-    parser.add_argument("backup", metavar="BACKUP", help="the backup directory: backups and marker")
+    parser.add_argument("data", metavar="DATA", type=_path, help="the data directory: store and marker")
+    parser.add_argument("backup", metavar="BACKUP", type=_path, help="the backup directory: backups and marker")
 
 
 def _add_durability(parser: argparse.ArgumentParser) -> None:
@@ -374,6 +379,12 @@ def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
     return int(text)
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("'' is not a path; an unset variable, perhaps")
+    return text
 
 
 def _seconds(text: str) -> float:

@@ -6,8 +6,6 @@ kind.
 
 from __future__ import annotations
 
-from typing import overload
-
 import msgspec
 
 from pystate.review.lifecycle import Lifecycle
@@ -115,17 +113,13 @@ class Agents(Readable[Agent], Scannable[Agent], Writable[Agent]):
         """
         return super().get(node_id, key)
 
-    @overload
-    def delete(self, node_id: int, key: str, /) -> None: ...
-    @overload
-    def delete(self, row_key: bytes, /) -> None: ...
-    def delete(self, *key: int | str | bytes) -> None:
+    def delete(self, node_id: int, key: str) -> None:
         """Delete the agent of this node with this key; no error when there is none, or when it cannot be read.
 
         Arguments:
-            key: node and key, or the bytes of a row's key, as `DecodeError` has them.
+            node_id, key: its key.
 
         Raises:
-            TypeError, ValueError: see `get`.
+            TypeError, ValueError: it is no key of this table.
         """
-        super().delete(*key)
+        super().delete(node_id, key)

@@ -7,8 +7,6 @@ a shorter name comes before a longer one.
 
 from __future__ import annotations
 
-from typing import overload
-
 import msgspec
 
 from pystate.review.lifecycle import Lifecycle
@@ -60,17 +58,13 @@ class CoreComponents(Readable[CoreComponent], Scannable[CoreComponent], Writable
         """
         return super().get(component, host)
 
-    @overload
-    def delete(self, component: str, host: str, /) -> None: ...
-    @overload
-    def delete(self, row_key: bytes, /) -> None: ...
-    def delete(self, *key: str | bytes) -> None:
+    def delete(self, component: str, host: str) -> None:
         """Delete this component on this host; no error when there is none, or when it cannot be read.
 
         Arguments:
-            key: component and host, or the bytes of a row's key, as `DecodeError` has them.
+            component, host: its key.
 
         Raises:
-            TypeError, ValueError: see `get`.
+            TypeError, ValueError: it is no key of this table.
         """
-        super().delete(*key)
+        super().delete(component, host)

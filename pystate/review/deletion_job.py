@@ -142,14 +142,14 @@ class CustomerDataDeletionJobs(
         """
         return super().get(customer_id)
 
-    def delete(self, customer_id: int | bytes) -> None:
+    def delete(self, customer_id: int) -> None:
         """Delete the job of this customer; no error when there is none, or when it cannot be read.
 
         Arguments:
-            customer_id: the customer, or the bytes of a row's key, as `DecodeError` has them.
+            customer_id: the customer.
 
         Raises:
-            TypeError, ValueError: see `get`.
+            TypeError, ValueError: it is no key of this table.
         """
         super().delete(customer_id)
 

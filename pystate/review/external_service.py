@@ -5,8 +5,6 @@ As an `Agent`, but the service itself holds its configuration: only the draft of
 
 from __future__ import annotations
 
-from typing import overload
-
 import msgspec
 
 from pystate.review.lifecycle import Lifecycle
@@ -110,17 +108,13 @@ class ExternalServices(Readable[ExternalService], Scannable[ExternalService], Wr
         """
         return super().get(node_id, key)
 
-    @overload
-    def delete(self, node_id: int, key: str, /) -> None: ...
-    @overload
-    def delete(self, row_key: bytes, /) -> None: ...
-    def delete(self, *key: int | str | bytes) -> None:
+    def delete(self, node_id: int, key: str) -> None:
         """Delete the service of this node with this key; no error when there is none, or when it cannot be read.
 
         Arguments:
-            key: node and key, or the bytes of a row's key, as `DecodeError` has them.
+            node_id, key: its key.
 
         Raises:
-            TypeError, ValueError: see `get`.
+            TypeError, ValueError: it is no key of this table.
         """
-        super().delete(*key)
+        super().delete(node_id, key)

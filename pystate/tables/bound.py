@@ -294,10 +294,16 @@ class Writable(Bound[R]):
         """Delete the record with this key and its index rows; no error when there is none, or when it cannot be read.
 
         Arguments:
-            key: the values of the key's fields, or the key's bytes.
+            key: the values of the key's fields, in order.
+
+        Raises:
+            TypeError, ValueError: these are no values of the key.
         """
+        self.delete_row(self._schema.key.encode(*key))
+
+    def delete_row(self, row_key: bytes) -> None:
+        """`delete` by the key of a row as it is, for a row that no values of the key lead to. As `DecodeError.key`."""
         schema = self._schema
-        row_key = key[0] if len(key) == 1 and type(key[0]) is bytes else schema.key.encode(*key)
         self._writing(lambda rows: schema.remove_record(rows, row_key))
 
     def insert_many(self, records: Iterable[R]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from pystate import FamilyReader, FamilyWriter
@@ -51,6 +52,7 @@ def check_table(schema: Schema[Any], rows: FamilyReader) -> list[IndexProblem]:
         if expected != value:
             problems.append(IndexProblem(key, expected, value))
     problems += [IndexProblem(key, value, None) for key, value in wanted.items()]
+    problems += [IndexProblem(slot, holder, second) for _, _, slot, holder, second in _shared_slots(schema, records)]
     return sorted(problems, key=lambda problem: problem.key)
 
 
@@ -79,12 +81,20 @@ def rebuild_indexes(schema: Schema[R], rows: FamilyWriter) -> int:
 
 def _check_slots(schema: Schema[R], rows: FamilyReader, records: list[tuple[bytes, R]]) -> None:
     """Refuse records of which two hold one slot: whichever the index named, the other would be lost to lookups."""
+    for index, record, _, holder, second in _shared_slots(schema, records):
+        slot = dict(zip(index.key.fields, index.key.values(record), strict=True))
+        raise SlotTakenError(family=rows.name, index=index.name, slot=slot, key=second, holder=holder)
+
+
+def _shared_slots(
+    schema: Schema[R], records: list[tuple[bytes, R]]
+) -> Iterator[tuple[Index[R], R, bytes, bytes, bytes]]:
+    """Where two records hold one slot of a unique index: the second record, the slot, and the keys of both."""
     for index in schema.indexes:
         if not isinstance(index, Index) or not index.unique:
             continue
         holders: dict[bytes, bytes] = {}
         for row_key, record in records:
-            key = index.row(row_key, record)
-            if key is not None and (holder := holders.setdefault(key, row_key)) != row_key:
-                slot = dict(zip(index.key.fields, index.key.values(record), strict=True))
-                raise SlotTakenError(family=rows.name, index=index.name, slot=slot, key=row_key, holder=holder)
+            slot = index.row(row_key, record)
+            if slot is not None and (holder := holders.setdefault(slot, row_key)) != row_key:
+                yield index, record, slot, holder, row_key

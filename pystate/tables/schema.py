@@ -160,17 +160,22 @@ class Schema(Generic[R]):
         low = b"\x00"
         high = bytes((FIRST_TAG,)) if self.indexes else None
         if start is not None:
-            low = max(low, self.key.prefix(*start))
+            low = max(low, self._prefix(start))
         if stop is not None:
-            high = _lower(high, self.key.prefix(*stop))
+            high = _lower(high, self._prefix(stop))
         if seek is not None:
-            at = seek if isinstance(seek, bytes) else self.key.prefix(*seek)
+            at = seek if isinstance(seek, bytes) else self._prefix(seek)
             if reverse:
                 high = _lower(high, at + b"\x00")  # the smallest key above it, so `at` itself is within
             else:
                 low = max(low, at)
-        beginning = prefix if isinstance(prefix, bytes) else self.key.prefix(*prefix)
+        beginning = prefix if isinstance(prefix, bytes) else self._prefix(prefix)
         return rows.scan(low, high, prefix=beginning, reverse=reverse, limit=limit)
+
+    def _prefix(self, values: tuple[Any, ...]) -> bytes:
+        if not isinstance(values, tuple):
+            raise TypeError(f"a tuple of values expected, such as ({values!r},), not {type(values).__name__}")
+        return self.key.prefix(*values)
 
     def find(
         self,

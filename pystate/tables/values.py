@@ -77,14 +77,14 @@ class WholeValue(Generic[R]):
         try:
             value = _encode(record)
             _check_same(record, self._decode(value))
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             raise ValueError(reason(error, self._names())) from None
         return value
 
     def decode(self, key: bytes, value: bytes) -> R:
         try:
             return self._decode(value)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise ValueError(reason(error, self._names())) from None
 
 
@@ -132,7 +132,7 @@ class PositionalValue(Generic[R]):
             whole = _encode(record)
             _check_same(record, self._decode(whole))
             in_front = len(_encode(self._key.values(record))) - self._key_size
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
             raise ValueError(reason(error, self._fields)) from None
         return self._header + whole[self._whole_size + in_front :]
 
@@ -163,13 +163,31 @@ def _check_same(record: Any, again: Any) -> None:
     Raises:
         ValueError: so it is.
     """
+    if type(record) is not type(again):
+        raise ValueError(f"a {type(record).__name__} would be read as a {type(again).__name__}")
     if record == again:
         return
     for field in record.__struct_fields__:
         mine, theirs = getattr(record, field), getattr(again, field)
-        if mine == theirs or (type(mine) is type(theirs) and _encode(mine) == _encode(theirs)):
-            continue  # what holds a NaN is never equal to itself
-        raise ValueError(f"field {field!r}: {mine!r} would be read as another value")
+        if not _same(mine, theirs):
+            raise ValueError(f"field {field!r}: {mine!r} would be read as another value")
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    """Whether a value is what it was: equal, or as unequal to itself as NaN is; what holds others, by these."""
+    if mine == theirs:
+        return True
+    if type(mine) is not type(theirs):
+        return False
+    if isinstance(mine, (list, tuple)):
+        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+    if isinstance(mine, dict):
+        return len(mine) == len(theirs) and all(map(_same, mine.items(), theirs.items()))
+    if isinstance(mine, msgspec.Struct):
+        return all(_same(getattr(mine, field), getattr(theirs, field)) for field in mine.__struct_fields__)
+    if isinstance(mine, (set, frozenset)):
+        return {*map(type, mine)} == {*map(type, theirs)} and {*map(_encode, mine)} == {*map(_encode, theirs)}
+    return _encode(mine) == _encode(theirs)
 
 
 def _array_header(count: int) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 import pystate
 import pystate.review
 from pystate import Rewriting
+from pystate.cli.arguments import build_parser
 from pystate.formats import (
     Migration,
     MigrationPlan,
@@ -347,3 +348,18 @@ def test_rollback_that_is_refused_touches_nothing(data: Path, beside: Path, stor
     assert got(store) == b"newer"
     assert run("rollback", data, beside, "--id", "1").code == 0
     assert got(store) == b"one"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["get", "", "a"], ["stat", ""], ["salvage", "", "x"], ["review", "list", ""], ["version", ""],
+        ["migrate", "", ""], ["backup", "list", ""], ["backup", "create", "s", ""],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_an_empty_path_is_a_wrong_argument(arguments: list[str]) -> None:
+    """As a script passes it whose variable is not set."""
+    with pytest.raises(SystemExit) as stopped:
+        build_parser().parse_args(arguments)
+    assert stopped.value.code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -867,7 +868,7 @@ def test_closed_store_has_no_backup(path: Path, repository: Path) -> None:
         pass
     with pytest.raises(pystate.ClosedError):
         backup.create(store, repository)
-    assert ids(repository) == []
+    assert not repository.exists()
 
 
 @pytest.mark.parametrize(
@@ -990,3 +991,22 @@ def test_manifest_of_any_bytes_is_refused(data: bytes) -> None:
     with pytest.raises(BackupDamagedError):
         backup.find(REPOSITORY, files=files)
     assert read_whole(files, f"{REPOSITORY}/{manifest_name(1)}") == data
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe"])
+def test_what_is_no_file_is_one_damaged_backup_and_hides_no_other(tmp_path: Path, kind: str) -> None:
+    with pystate.open(tmp_path / "s") as store:
+        backup.create(store, tmp_path / "r")
+        odd = tmp_path / "r" / f"{2:020d}.backup"
+        if kind == "directory":
+            odd.mkdir()
+        else:
+            os.mkfifo(odd)
+        assert [info.id for info in backup.list(tmp_path / "r")] == [1]
+        assert not backup.verify(tmp_path / "r").ok
+
+
+def test_what_is_no_store_makes_no_repository(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="store is an open Store, not str"):
+        backup.create("s", tmp_path / "r")  # type: ignore[arg-type]
+    assert not (tmp_path / "r").exists()

@@ -24,7 +24,17 @@ from tests.sources import ROOT
 
 READS = {"get", "lookup", "find", "between"}
 SCANS = {"iter", "iter_results"}
-WRITES = {"put", "insert", "update", "insert_many", "update_compare_many", "replace_all", "delete", "rebuild_indexes"}
+WRITES = {
+    "put",
+    "insert",
+    "update",
+    "insert_many",
+    "update_compare_many",
+    "replace_all",
+    "delete",
+    "delete_row",
+    "rebuild_indexes",
+}
 GENERIC = READS | SCANS | WRITES
 
 with_everything = pytest.mark.parametrize(
@@ -114,10 +124,10 @@ def components(table: CoreComponents, agents: Agents, jobs: CustomerDataDeletion
     table.get("roxyd")  # error: Missing positional argument "host" in call to "get" of "CoreComponents"
     agents.get("1", "001.piglet")  # error: Argument 1 to "get" of "Agents" has incompatible type "str"; expected "int"
     jobs.get("7")  # error: Argument 1 to "get" of "CustomerDataDeletionJobs" has incompatible type "str"
-    agents.delete(1)  # error: No overload variant of "delete" of "Agents" matches argument type "int"
+    agents.delete(1)  # error: Missing positional argument "key" in call to "delete" of "Agents"
     agents.delete(1, "001.piglet")
-    agents.delete(b"key")
-    jobs.delete(b"key")
+    agents.delete_row(b"key")
+    jobs.delete_row(b"key")
     for component in table.iter():
         agents.put(component)  # error: Argument 1 to "put" of "Writable" has incompatible type "CoreComponent"
 

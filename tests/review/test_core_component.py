@@ -133,7 +133,7 @@ def test_a_row_under_a_key_that_is_none_is_reported_by_iteration(store: Store, c
     (good, bad) = components.iter_results()
     assert good == (component(), None)
     assert bad[1] is not None and bad[1].key == b"\x01\x61"
-    components.delete(bad[1].key)
+    components.delete_row(bad[1].key)
     assert list(components.iter()) == [component()]
 
 

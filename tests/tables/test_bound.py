@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import pystate
 from pystate import ConflictError, FamilyMismatchError, FamilyNotFoundError, Store, StoreNotFoundError
 from pystate.errors import DecodeError, InvalidRecordError, KeyExistsError, NoSuchEntryError, ValueMismatchError
-from pystate.tables import BoundTable, Key, Readable, Table, Writable, rest_bytes, rest_text
+from pystate.tables import BoundTable, Key, Readable, Table, Writable, blob, rest_bytes, rest_text
 from tests.tables.samples import FAMILY, JOBS, NOTES, Job, Note, new_store
 
 
@@ -232,6 +232,28 @@ def test_a_rival_that_creates_the_target_of_a_move_makes_it_fail(store: Store) -
         Moving(Note, family=FAMILY, key=NOTES.key).bind(store).update(note("k1"), note("k2", "moved"))
     assert len(runs) == 1  # the second run was refused before it moved anything
     assert list(NOTES.bind(store).iter()) == [note("k1"), note("k2", "rival")]
+
+
+class Bin(Note, frozen=True, kw_only=True):
+    """A note whose key is bytes with an end."""
+
+    key: bytes
+
+
+def test_bytes_are_a_value_of_the_key_for_get_and_delete_alike(store: Store) -> None:
+    bins = Table(Bin, family=FAMILY, key=Key(key=blob)).bind(store)
+    bins.put(Bin(key=b"ab", name="", text=""))
+    bins.delete(b"ab")
+    assert bins.get(b"ab") is None
+    bins.put(Bin(key=b"ab", name="", text=""))
+    bins.delete_row(b"ab\0\0")
+    assert bins.get(b"ab") is None
+
+
+def test_a_range_is_given_by_tuples(notes: BoundTable[Note]) -> None:
+    for arguments in ({"prefix": "a"}, {"start": "a"}, {"stop": "a"}, {"seek": "a"}):
+        with pytest.raises(TypeError, match=r"a tuple of values expected, such as \('a',\), not str"):
+            notes.iter(**arguments)  # type: ignore[arg-type]
 
 
 # Many at once

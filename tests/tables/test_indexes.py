@@ -162,6 +162,16 @@ def test_rebuild_refuses_two_holders_of_one_slot_and_rows_it_cannot_read(store: 
         jobs.rebuild_indexes()
 
 
+@pytest.mark.parametrize(("indexed", "stray"), [("a", "b"), ("b", "a")])
+def test_check_tells_of_two_holders_of_one_slot_in_any_order(store: Store, indexed: str, stray: str) -> None:
+    jobs = JOBS.bind(store)
+    jobs.insert(Job(name=indexed, running=True))
+    rows = store.family(FAMILY)
+    rows[JOBS.key.encode(stray)] = JOBS.encode(Job(name=stray, running=True))
+    slot = JOBS.index("running").row(b"", Job(name="", running=True))
+    assert slot in {problem.key for problem in jobs.check()}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -140,6 +140,48 @@ def test_a_record_that_would_be_read_as_another_one_is_refused() -> None:
         codec.encode(Painted(colour=9))  # type: ignore[arg-type]
 
 
+class Place(msgspec.Struct, frozen=True):
+    colour: Colour
+
+
+class Nested(msgspec.Struct, frozen=True, kw_only=True):
+    place: Place | None = None
+    colours: list[Colour] = []
+    anything: dict[str, Any] = {}
+
+
+class Narrow(Nested, frozen=True, kw_only=True):
+    """The same fields, and another class."""
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Nested(place=Place(0)),  # type: ignore[arg-type]
+        Nested(colours=[0]),  # type: ignore[list-item]
+        Nested(anything={"x": (1,)}),
+        Nested(anything={"x": [(1,)]}),
+        Nested(anything={"x": {1, 2}}),
+        Nested(anything={"x": Place(Colour.RED)}),
+        Narrow(),
+    ],
+    ids=["in a record", "in a list", "tuple", "tuple in a list", "set", "record", "subclass"],
+)
+def test_what_would_be_read_as_another_value_is_refused_at_every_depth(given: Nested) -> None:
+    codec = WholeValue(Nested)
+    with pytest.raises(ValueError, match="would be read as a"):
+        codec.encode(given)
+    codec.encode(Nested(place=Place(Colour.RED), colours=[Colour.OTHER], anything={"x": [float("nan"), {"y": 1}]}))
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="recursion"):
+        WholeValue(Nested).encode(Nested(anything={"x": deep}))
+
+
 def test_a_struct_that_cannot_be_stored_by_position_is_refused() -> None:
     class Mapped(msgspec.Struct):
         owner: str

@@ -130,6 +130,9 @@ def create(
         check_number("keep", keep, int, at_least=1)
     check_number("lock_timeout", lock_timeout, float)
     timestamp = _timestamp(now)
+    if not isinstance(store, Store):
+        raise TypeError(f"store is an open Store, not {type(store).__name__}")
+    _ = store.sequence  # a closed one is refused before anything is made
     place = Repository(files, repository)
     place.prepare()
     with place.locked(lock_timeout) as lock:

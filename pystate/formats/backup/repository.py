@@ -222,8 +222,10 @@ class Repository:
         """
         path, what = self.join(manifest_name(backup_id)), "the manifest of the backup"
         try:
+            self._require_file(path)
             manifest = decode_manifest(path, backup_id, read_head(self.files, path, MANIFEST_BYTES_MAX + 1))
             path, what = self.join(content_name(manifest.content)), "the content of the backup"
+            self._require_file(path)
             return self.look_at(manifest, looked, thorough=thorough)
         except FileNotFoundError as error:
             if backup_id not in self.ids():
@@ -231,6 +233,12 @@ class Repository:
             raise BackupDamagedError(self.path, path, id=backup_id, expected=what, found="no such file") from error
         except CorruptionError as error:
             raise self.damaged(backup_id, error) from error
+
+    def _require_file(self, path: str) -> None:
+        """Refuse what is there and no file: a directory cannot be read, and a pipe never ends."""
+        kind = self.files.kind(path)
+        if kind not in (None, "file"):
+            raise CorruptionError(path, expected="a file", found=f"something else ({kind})")
 
     def look_at(self, manifest: Manifest, looked: dict[str, SnapshotInfo], *, thorough: bool = False) -> Found:
         """The backup that a manifest means. The arguments are those of `read`.

@@ -25,16 +25,9 @@ from tests.sources import ROOT
 READS = {"get", "lookup", "find", "between"}
 SCANS = {"iter", "iter_results"}
 WRITES = {
-    "put",
-    "insert",
-    "update",
-    "insert_many",
-    "update_compare_many",
-    "replace_all",
-    "delete",
-    "delete_row",
+    "put", "insert", "update", "insert_many", "update_compare_many", "replace_all", "delete", "delete_row",
     "rebuild_indexes",
-}
+}  # fmt: skip
 GENERIC = READS | SCANS | WRITES
 
 with_everything = pytest.mark.parametrize(

@@ -421,7 +421,8 @@ def test_generic_writes_do_not_exist(store: Store) -> None:
     assert not isinstance(table, Writable)
     generic = {name for name in vars(Writable) if not name.startswith("_")}
     assert generic == {
-        "put", "insert", "update", "delete", "delete_row", "insert_many", "update_compare_many", "replace_all", "rebuild_indexes",
+        "put", "insert", "update", "delete", "delete_row", "insert_many", "update_compare_many", "replace_all",
+        "rebuild_indexes",
     }  # fmt: skip
     for name in generic - {"put", "update", "rebuild_indexes"}:
         assert not hasattr(table, name)

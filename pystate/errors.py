@@ -23,6 +23,7 @@ This module imports nothing of pystate, so every layer may import it.
 from __future__ import annotations
 
 import errno as _errno
+from datetime import datetime
 from typing import Any
 
 __all__ = [
@@ -32,11 +33,21 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "ContentVersionError",
+    "ContractMismatchError",
+    "ControlCharacterError",
     "CorruptIndexError",
     "CorruptionError",
     "DecodeError",
     "DeletionResultExistsError",
     "DiskFullError",
+    "EffectIdentityError",
+    "EffectInputError",
+    "EffectInternalError",
+    "EffectNotFoundError",
+    "EffectOutcomeError",
+    "EffectRuntimeError",
+    "EffectStoreError",
+    "EmptyIdentityError",
     "EntryChangedError",
     "FamilyConflictError",
     "FamilyExistsError",
@@ -44,11 +55,21 @@ __all__ = [
     "FamilyNotFoundError",
     "HostnameInUseError",
     "IdOutOfRangeError",
+    "IdentityError",
+    "IdentityTooLongError",
     "IndexFullError",
+    "InputMismatchError",
+    "InputPayloadError",
     "InvalidConfigError",
+    "InvalidEffectIdError",
     "InvalidRecordError",
+    "InvalidTransitionError",
     "KeyExistsError",
+    "KindMismatchError",
+    "LeaseHeldError",
+    "LeaseLostError",
     "LockedError",
+    "MalformedError",
     "MarkerError",
     "MarkerNotFoundError",
     "MarkerParseError",
@@ -59,10 +80,20 @@ __all__ = [
     "MixedShapesError",
     "NoSuchAgentError",
     "NoSuchDeletionResultError",
+    "NoSuchEffectError",
     "NoSuchEntryError",
     "NoSuchIdError",
     "NotARepositoryError",
     "NotAStoreError",
+    "NotCompensableError",
+    "NotJsonError",
+    "NotRegisteredError",
+    "OutputError",
+    "OutputPayloadError",
+    "OutputUnavailableError",
+    "PayloadError",
+    "PayloadMigrationError",
+    "PolicyViolationError",
     "PystateError",
     "ReadOnlyError",
     "RepositoryLockedError",
@@ -70,10 +101,13 @@ __all__ = [
     "SlotTakenError",
     "StoreFailedError",
     "StoreNotFoundError",
+    "StoredInputError",
     "UnknownShapeError",
     "UnsupportedFormatError",
+    "UnsupportedPayloadVersionError",
     "UnsupportedVersionError",
     "ValueMismatchError",
+    "VersionConflictError",
     "VersionError",
     "VersionMismatchError",
 ]
@@ -1022,3 +1056,466 @@ class MixedShapesError(MigrationError, ValueError):
         self.current = current
         self.others = others
         self.key = key
+
+
+class MalformedError(PystateError, ValueError):
+    """A stored or handed-over value does not have the shape that is read; nothing was changed.
+
+    Attributes:
+        what: what was read: ``"effect record"``, ``"execution contract"`` ...
+        problem: what is wrong with it, and where in it.
+    """
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}; check what wrote it, or upgrade pystate if a newer one did")
+        self.what = what
+        self.problem = problem
+
+
+class IdentityError(PystateError, ValueError):
+    """A name, a key or an id that is not allowed.
+
+    Attributes:
+        what: ``"effect name"``, ``"logical key"``, ``"effect id"`` or ``"idempotency key"``.
+    """
+
+    def __init__(self, what: str, problem: str) -> None:
+        super().__init__(f"{what}: {problem}")
+        self.what = what
+
+
+class EmptyIdentityError(IdentityError):
+    """A name or a key without a character."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "empty; give at least one character")
+
+
+class IdentityTooLongError(IdentityError):
+    """A name or a key with too many bytes.
+
+    Attributes:
+        len: how many bytes it has in UTF-8.
+        max: how many are allowed.
+    """
+
+    def __init__(self, what: str, len: int, max: int) -> None:  # noqa: A002
+        super().__init__(what, f"{len} bytes in UTF-8, and at most {max} are allowed; shorten it")
+        self.len = len
+        self.max = max
+
+
+class ControlCharacterError(IdentityError):
+    """A name or a key with a control character, or with one that UTF-8 cannot hold (a lone surrogate)."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "holds a control character or a lone surrogate; take it out")
+
+
+class InvalidEffectIdError(IdentityError):
+    """A text that is not a hyphenated UUID.
+
+    Attributes:
+        text: what was given.
+    """
+
+    def __init__(self, what: str, text: str) -> None:
+        super().__init__(
+            what, f"{text!r} is not a hyphenated UUID such as 018bcfe5-6800-7000-8000-000000000000; give the whole id"
+        )
+        self.text = text
+
+
+# Effects: what the rules of a record refuse. The record is as it was, and nothing of the call was stored.
+
+
+class EffectStoreError(PystateError):
+    """An operation on an effect record was refused; the record, its events and its lease are as they were.
+
+    Attributes:
+        id: the effect, as text; None where a rule was asked without a record.
+    """
+
+    def __init__(self, message: str, id: str | None) -> None:  # noqa: A002
+        super().__init__(message)
+        self.id = id
+
+
+class EffectNotFoundError(EffectStoreError, KeyError):
+    """There is no effect with this id: it was never recorded here, or it has been pruned."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(f"no effect {id}; check the id, or whether it has been pruned", id)
+
+
+class InvalidTransitionError(EffectStoreError, ValueError):
+    """The transition is not legal from this status, or a doubt forbids it.
+
+    Attributes:
+        from_status: the status of the record (an `EffectStatus`).
+        transition: the one that was asked for (a `Transition`).
+    """
+
+    def __init__(
+        self,
+        from_status: str,
+        transition: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        reason: str = "read its status, and take a transition that leads on from there",
+    ) -> None:
+        effect = "an effect" if id is None else f"effect {id}"
+        super().__init__(f"{effect} that is {from_status} cannot take the transition {transition}: {reason}", id)
+        self.from_status = from_status
+        self.transition = transition
+
+
+class VersionConflictError(EffectStoreError, RuntimeError):
+    """The record has changed since the caller read it.
+
+    Attributes:
+        expected: the version that the caller had read.
+        actual: the version of the record.
+    """
+
+    def __init__(self, id: str, expected: int, actual: int) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} has version {actual}, and the request was made for version {expected}; read the record and "
+            "decide again",
+            id,
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class LeaseHeldError(EffectStoreError, RuntimeError):
+    """Somebody holds a live lease on the effect, and the call did not come with it.
+
+    Attributes:
+        owner: the worker that holds it.
+        expires_at: when it ends unless it is renewed.
+    """
+
+    def __init__(self, id: str, owner: str, expires_at: datetime) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} is leased by {owner!r} until {expires_at.isoformat()}; wait until it is released or has "
+            "expired",
+            id,
+        )
+        self.owner = owner
+        self.expires_at = expires_at
+
+
+class LeaseLostError(EffectStoreError, RuntimeError):
+    """The lease that came with the call has expired, was released or taken over, or is of another effect.
+
+    Stop the work on the effect: its result can no longer be recorded with this lease.
+    """
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(
+            f"the lease on effect {id} is no longer live; stop working on it, and acquire a new lease to go on", id
+        )
+
+
+# Effects: payloads
+
+
+class PayloadError(PystateError, ValueError):
+    """A payload (an input, an output, the payload of an event) cannot be stored or read."""
+
+
+class NotJsonError(PayloadError):
+    """A payload holds something that JSON, or the store, has no form for.
+
+    Attributes:
+        what: which payload: ``"input"``, ``"output"``, ``"payload"`` ...
+        path: where in it, such as ``$.items[2].price``.
+        problem: what stands there.
+    """
+
+    def __init__(self, what: str, path: str, problem: str) -> None:
+        super().__init__(
+            f"{what}: {problem} at {path}; give None, bool, int, float, str, and lists and dicts of these (with text "
+            "as keys)"
+        )
+        self.what = what
+        self.path = path
+        self.problem = problem
+
+
+class UnsupportedPayloadVersionError(PayloadError):
+    """A payload was stored under a schema version that the reader has no way from.
+
+    Attributes:
+        stored: the version it was stored under.
+        current: the version that the reader knows.
+    """
+
+    def __init__(self, stored: int, current: int) -> None:
+        super().__init__(
+            f"the payload has schema version {stored}, and this program reads version {current}; give its "
+            "PayloadSchema a migration"
+        )
+        self.stored = stored
+        self.current = current
+
+
+class PayloadMigrationError(PayloadError):
+    """The migration of a payload schema failed.
+
+    Attributes:
+        reason: why, in words that may be logged.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the migration of a stored payload failed: {reason}; repair the migration, and read it again")
+        self.reason = reason
+
+
+# Effects: what stands in the way of running one. Nothing was written, and nothing of the effect was run.
+
+
+class EffectRuntimeError(PystateError):
+    """An effect could not be run at all. What happened to an effect that ran is an outcome, never an exception."""
+
+
+class KindMismatchError(EffectRuntimeError, ValueError):
+    """The effect is recorded under this key with another kind.
+
+    Attributes:
+        id: the recorded effect.
+        stored: the kind in its record (an `EffectKind`).
+        requested: the kind of the call.
+    """
+
+    def __init__(self, id: str, stored: str, requested: str) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} is recorded as {stored}, and the call says {requested}; use another logical key for another "
+            "effect"
+        )
+        self.id = id
+        self.stored = stored
+        self.requested = requested
+
+
+class ContractMismatchError(EffectRuntimeError, ValueError):
+    """The effect was recorded under other safety assumptions than those of the call, or under none.
+
+    Attributes:
+        id: the recorded effect.
+        stored: the `ExecutionContract` of its record; None for a record without one.
+        requested: the contract of the call.
+        differences: the names of the fields that differ; ``("execution_contract",)`` when none is stored.
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        stored: object,
+        requested: object,
+        differences: tuple[str, ...],
+    ) -> None:
+        super().__init__(
+            f"effect {id} was recorded under another execution contract (differs in: {', '.join(differences)}); call "
+            "it with the settings it was recorded with, or let an operator resolve it"
+        )
+        self.id = id
+        self.stored = stored
+        self.requested = requested
+        self.differences = differences
+
+
+class InputMismatchError(EffectRuntimeError, ValueError):
+    """The effect is recorded under this key with another input.
+
+    Attributes:
+        id: the recorded effect.
+    """
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} is recorded with another input; use another logical key for another effect, or the input it "
+            "was recorded with"
+        )
+        self.id = id
+
+
+class EffectIdentityError(EffectRuntimeError, ValueError):
+    """The name or the logical key of the call is not allowed.
+
+    Attributes:
+        source: the `IdentityError` that says why.
+    """
+
+    def __init__(self, source: IdentityError) -> None:
+        super().__init__(f"the effect cannot be named so: {source}")
+        self.source = source
+
+
+class EffectInputError(EffectRuntimeError, ValueError):
+    """The input of the call cannot be recorded.
+
+    Attributes:
+        source: what is wrong with it.
+    """
+
+    def __init__(self, source: Exception) -> None:
+        super().__init__(f"the input cannot be recorded: {source}")
+        self.source = source
+
+
+class PolicyViolationError(EffectRuntimeError, ValueError):
+    """The risk policy demands something that the effect does not have.
+
+    Attributes:
+        key: the effect, as ``name:key``.
+        requirement: what it lacks, such as ``"verification"``.
+    """
+
+    def __init__(self, key: str, requirement: str) -> None:
+        super().__init__(
+            f"the risk policy demands {requirement} of effect {key!r}, which has none; give the effect one, or change "
+            "the policy"
+        )
+        self.key = key
+        self.requirement = requirement
+
+
+class NotRegisteredError(EffectRuntimeError, KeyError):
+    """No handler is registered under this name.
+
+    Attributes:
+        name: of the effect.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no handler is registered for effects named {name!r}; register it before it is needed")
+        self.name = name
+
+
+class NotCompensableError(EffectRuntimeError, ValueError):
+    """The handler of the effect has no way to undo it.
+
+    Attributes:
+        name: of the effect.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the handler of effects named {name!r} has no compensation; register it with one")
+        self.name = name
+
+
+class NoSuchEffectError(EffectRuntimeError, KeyError):
+    """Nothing is recorded under this key: it was never run here, or it has been pruned.
+
+    Attributes:
+        key: the effect, as ``name:key``.
+    """
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"no effect is recorded under {key!r}; check the name and the key, or whether it was pruned")
+        self.key = key
+
+
+class InputPayloadError(EffectRuntimeError, ValueError):
+    """The stored input was stored under a schema version that this program cannot read.
+
+    Attributes:
+        id: the recorded effect.
+        source: the `PayloadError` that says why.
+    """
+
+    def __init__(self, id: str, source: Exception) -> None:  # noqa: A002
+        super().__init__(f"the stored input of effect {id} cannot be read: {source}")
+        self.id = id
+        self.source = source
+
+
+class StoredInputError(EffectRuntimeError, ValueError):
+    """The stored input does not fit the type that the code of the effect takes.
+
+    Attributes:
+        id: the recorded effect.
+        source: what does not fit.
+    """
+
+    def __init__(self, id: str, source: Exception) -> None:  # noqa: A002
+        super().__init__(
+            f"the stored input of effect {id} does not fit the code that takes it: {source}; give its schema another "
+            "version, and a migration"
+        )
+        self.id = id
+        self.source = source
+
+
+class OutputUnavailableError(EffectRuntimeError, LookupError):
+    """The effect is committed, and its output was never stored. It is not run again for it.
+
+    Attributes:
+        id: the recorded effect.
+    """
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} is committed, and its output was not stored; its trail says why, and the remote may tell the "
+            "output"
+        )
+        self.id = id
+
+
+class OutputPayloadError(EffectRuntimeError, ValueError):
+    """The effect is committed, and its output was stored under a schema version that this program cannot read.
+
+    Attributes:
+        id: the recorded effect.
+        source: the `PayloadError` that says why.
+    """
+
+    def __init__(self, id: str, source: Exception) -> None:  # noqa: A002
+        super().__init__(f"effect {id} is committed, and its stored output cannot be read: {source}")
+        self.id = id
+        self.source = source
+
+
+class OutputError(EffectRuntimeError, ValueError):
+    """The effect is committed, and its stored output does not fit the type that the caller wants.
+
+    Attributes:
+        id: the recorded effect.
+        source: what does not fit.
+    """
+
+    def __init__(self, id: str, source: Exception) -> None:  # noqa: A002
+        super().__init__(
+            f"effect {id} is committed, and its stored output does not fit the wanted type: {source}; give its schema "
+            "another version, and a migration"
+        )
+        self.id = id
+        self.source = source
+
+
+class EffectOutcomeError(EffectRuntimeError, RuntimeError):
+    """A caller wanted the value of an effect whose outcome has none. Nothing is wrong with the runtime.
+
+    Attributes:
+        outcome: what the effect came to: `Failed`, `Unknown`, `NeedsIntervention` ...
+    """
+
+    def __init__(self, outcome: object) -> None:
+        super().__init__(f"the effect has no value: {outcome}; decide by its outcome what to do")
+        self.outcome = outcome
+
+
+class EffectInternalError(EffectRuntimeError, RuntimeError):
+    """The work on an effect ended without an outcome, by a mistake in the runtime or because its event loop ended.
+
+    Whatever had been recorded stays. When the lease has lapsed, the next call or a recovery pass goes on from there.
+
+    Attributes:
+        reason: what happened.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the work on the effect ended without an outcome: {reason}; call it again, or recover")
+        self.reason = reason

@@ -33,6 +33,7 @@ REFERENCE = ROOT / "docs" / "reference"
 #: The page of each subpackage, with its title.
 PAGES = {
     "pystate.tables": ("tables.md", "Tables"),
+    "pystate.effects": ("effects.md", "Effects"),
     "pystate.formats": ("formats.md", "Formats"),
     "pystate.formats.backup": ("backup.md", "Backups"),
     "pystate.review": ("review.md", "The review state"),
@@ -153,7 +154,10 @@ def describe_member(owner: str, kind: type, name: str) -> list[str]:
 
 def signature(name: str, value: Any) -> list[str]:
     """The signature, on one line or with one parameter on each."""
-    found = inspect.signature(value)
+    try:
+        found = inspect.signature(value)
+    except ValueError:  # made as a built-in type is
+        return [f"{name}(...)"]
     shown: list[str] = []
     starred = False
     for each in found.parameters.values():

@@ -67,7 +67,31 @@ REVIEW = Checks(
     },
     {},
 )
-SUBJECTS = [REVIEW]
+EFFECTS = Checks(
+    "E",
+    "effect-checks.md",
+    "Acceptance checks of effects",
+    "What `pystate.effects` must do, in numbered checks, and the tests that show it.\nThe number stands in the "
+    "docstring of each test, with what the check is about.",
+    {
+        "Identity": 12,
+        "Kinds and failures": 17,
+        "State machine": 26,
+        "Record: leases": 41,
+        "Record: apply": 67,
+        "Store": 86,
+        "Audit trail": 88,
+        "Contracts and schemas": 102,
+        "Retry arithmetic": 107,
+        "Running effects": 141,
+        "Recovery and operators": 149,
+        "Compensation": 155,
+        "Retention, redaction, fingerprints, observers": 162,
+        "Crash matrix": 176,
+    },
+    {},
+)
+SUBJECTS = [REVIEW, EFFECTS]
 ALL = [(subject, number) for subject in SUBJECTS for number in range(1, max(subject.groups.values()) + 1)]
 IDS = [f"{subject.letter}{number}" for subject, number in ALL]
 

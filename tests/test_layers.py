@@ -32,9 +32,12 @@ LATE = {
     ("pystate/engine/os_files.py", "filelock"),
     # Only one platform needs it, and another one has no such module.
     ("pystate/engine/os_files.py", "fcntl"),
+    # Needs asyncio, slow to import, and only those who await need it.
+    ("pystate/engine/store.py", "pystate.engine.awaiting"),
     # `pystate --help` stays quick: what one command alone needs is imported when it is asked for.
     ("pystate/cli/__init__.py", "pystate.cli.demo"),
     ("pystate/cli/__init__.py", "pystate.cli.review"),
+    ("pystate/cli/__init__.py", "pystate.cli.effects"),
     ("pystate/cli/__init__.py", "pystate.cli.formats"),
     ("pystate/cli/__init__.py", "pystate.cli.backups"),
     ("pystate/cli/formats.py", "pystate.review"),

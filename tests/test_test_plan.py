@@ -49,7 +49,7 @@ def each_test(folder: Path) -> Iterator[tuple[str, str]]:
     """Every test below a folder as ``file::name``, with its docstring."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
                 yield f"{path.relative_to(folder).as_posix()}::{node.name}", ast.get_docstring(node) or ""
 
 

@@ -15,6 +15,8 @@
 ``formats``            ``version`` and ``migrate``
 ``backups``            ``backup`` with its actions, and ``rollback``
 ``review``             ``review``: the operation attempts of a manager
+``effects``            ``effects``: the effect ledger, with ``effects_finding`` (which one is meant) and
+                       ``effects_deciding`` (what writes)
 ``demo``               ``demo``, with ``demo_inventory`` (what is written), ``demo_writer`` (the process that is
                        killed), ``demo_kill`` (kills it), ``demo_checks`` (the verdict), ``demo_report`` (what is shown)
 =====================  =============================================================================================
@@ -84,6 +86,13 @@ def _review(arguments: argparse.Namespace, output: Output) -> int:
     return review(arguments, output)
 
 
+def _effects(arguments: argparse.Namespace, output: Output) -> int:
+    # Late: it needs the whole effect ledger, which no other command does.
+    from pystate.cli.effects import effects
+
+    return effects(arguments, output)
+
+
 def _families(arguments: argparse.Namespace, output: Output) -> int:
     changes = arguments.create is not None or arguments.drop is not None
     return (writing.change_families if changes else reading.families)(arguments, output)
@@ -132,4 +141,5 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Output], int]] = {
     "rollback": _rollback,
     "backup": _backup,
     "review": _review,
+    "effects": _effects,
 }

@@ -9,6 +9,8 @@ import sys
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
+import msgspec
+
 from pystate.cli.bytes_text import parse_bytes
 from pystate.cli.output import Output
 
@@ -27,7 +29,15 @@ keys and values:
 _TIMES = """\
 instants and ages:
   An instant is a date, T, a time and an offset or Z: 2026-11-30T12:00:00Z. It is always
-  given: no command looks at a clock. An age is a number of days, hours, minutes or
+  given: these commands look at no clock. An age is a number of days, hours, minutes or
+  seconds: 30d, 12h, 90m, 45s.
+"""
+
+_EFFECTS = """\
+effects, instants and ages:
+  An EFFECT is the id of its record, or its name, a colon and its key: payment.charge:o-1.
+  An instant is a date, T, a time and an offset or Z: 2026-11-30T12:00:00Z; without --at
+  it is now, by the clock of this machine. An age is a number of days, hours, minutes or
   seconds: 30d, 12h, 90m, 45s.
 """
 
@@ -91,6 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_formats(commands)
     _add_backups(commands)
     _add_review(commands)
+    _add_effects(commands)
     return parser
 
 
@@ -213,6 +224,110 @@ def _add_data_directory(parser: argparse.ArgumentParser) -> None:
 
 def _add_review_write_options(parser: argparse.ArgumentParser, at: str) -> None:
     parser.add_argument("--at", metavar="INSTANT", type=_instant, required=True, help=at)
+    parser.add_argument("--dry-run", action="store_true", help="count what would be changed, and change nothing")
+    _add_write_options(parser)
+
+
+def _add_effects(commands: Any) -> None:
+    effects = _add(commands, "effects", "look at recorded effects, and decide what nobody knows", json=False)
+    actions = effects.add_subparsers(dest="action", required=True, parser_class=_Parser)
+    _add_effect_lists(actions)
+
+    show = _add(actions, "show", "show an effect and its trail (exit code 1: it is not there)", epilog=_EFFECTS)
+    _add_effect(show)
+    events = _add(
+        actions, "events", "show the trail of an effect (exit code 1: it is not there)", epilog=_EFFECTS, lines=True
+    )
+    _add_effect(events)
+
+    resolve = _add(actions, "resolve", "settle what nobody knows (exit code 1: not there, or refused)", epilog=_EFFECTS)
+    _add_effect(resolve)
+    resolution = resolve.add_mutually_exclusive_group(required=True)
+    for name, meaning in (
+        ("applied", "it happened"),
+        ("not-applied", "it did not happen, and is not to be tried again"),
+        ("retry", "it is to be tried once more, or to be undone once more"),
+        ("compensated", "it was undone by other means"),
+    ):
+        resolution.add_argument(
+            f"--{name}", dest="resolution", action="store_const", const=name.replace("-", "_"), help=meaning
+        )
+    resolve.add_argument("--output", metavar="JSON", type=_json, help="with --applied: what it returned")
+    resolve.add_argument(
+        "--output-version", metavar="N", type=_count, default=1, help="its schema version (default: 1)"
+    )
+    _add_decision_options(resolve)
+
+    for name, summary in (
+        ("approve", "let an effect begin that awaits approval (exit code 1: not there, or refused)"),
+        ("deny", "reject an effect that awaits approval (exit code 1: not there, or refused)"),
+    ):
+        decision = _add(actions, name, summary, epilog=_EFFECTS)
+        _add_effect(decision)
+        _add_decision_options(decision)
+    _add_effect_upkeep(actions)
+
+
+_STATUSES = (
+    "pending", "awaiting_approval", "executing", "unknown", "verifying", "committed", "failed", "rejected",
+    "needs_intervention", "compensating", "compensated", "compensation_failed",
+)  # fmt: skip
+
+
+def _add_effect_lists(actions: Any) -> None:
+    list_ = _add(actions, "list", "list effects by id (exit code 1: one is unreadable)", epilog=_EFFECTS, lines=True)
+    _add_store(list_)
+    list_.add_argument(
+        "--status",
+        metavar="STATUS",
+        choices=_STATUSES,
+        action="append",
+        help=f"only this status (may be repeated): {', '.join(_STATUSES)}",
+    )
+    pending = _add(
+        actions, "pending", "list what is not settled and not held (exit code 1: one is unreadable)",
+        epilog=_EFFECTS, lines=True,
+    )  # fmt: skip
+    _add_store(pending)
+    pending.add_argument("--at", metavar="INSTANT", type=_instant, help="compare leases with this (default: now)")
+    for each in (list_, pending):
+        each.add_argument("--name", metavar="NAME", help="only effects of this name")
+        each.add_argument("--after", metavar="ID", help="only greater ids: go on after the last one of a list")
+        each.add_argument("--limit", metavar="N", type=_count, help="at most this many")
+
+
+def _add_effect_upkeep(actions: Any) -> None:
+    recover = _add(
+        actions, "recover", "mark what was left in the middle as unknown (exit code 1: one is unreadable)",
+        epilog=_EFFECTS,
+    )  # fmt: skip
+    _add_store(recover)
+    recover.add_argument("--worker", metavar="NAME", default="pystate", help="in whose name (default: %(default)s)")
+    recover.add_argument("--at", metavar="INSTANT", type=_instant, help="compare leases with this (default: now)")
+    _add_upkeep_options(recover)
+
+    prune = _add(actions, "prune", "delete settled effects that are old enough", epilog=_EFFECTS)
+    _add_store(prune)
+    prune.add_argument("--settled", metavar="AGE", type=_age, help="all that are settled, unless given below")
+    for status in ("committed", "failed", "rejected", "compensated"):
+        prune.add_argument(f"--{status}", metavar="AGE", type=_age, help=f"those that are {status}")
+    prune.add_argument("--at", metavar="INSTANT", type=_instant, help="count ages from this (default: now)")
+    _add_upkeep_options(prune)
+
+
+def _add_effect(parser: argparse.ArgumentParser) -> None:
+    _add_store(parser)
+    parser.add_argument("effect", metavar="EFFECT", help="its id, or NAME:KEY")
+
+
+def _add_decision_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--actor", metavar="NAME", required=True, help="who decides")
+    parser.add_argument("--note", metavar="TEXT", required=True, help="why")
+    parser.add_argument("--at", metavar="INSTANT", type=_instant, help="when (default: now)")
+    _add_write_options(parser)
+
+
+def _add_upkeep_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="count what would be changed, and change nothing")
     _add_write_options(parser)
 
@@ -373,6 +488,20 @@ def _age(text: str) -> timedelta:
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not an age, such as 30d, 12h, 90m or 45s")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+class _Json:
+    """A JSON value that was given: null is one too."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+def _json(text: str) -> _Json:
+    try:
+        return _Json(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        raise argparse.ArgumentTypeError(f'{text!r} is not JSON, such as 5, null or {{"id": "pi_1"}}') from None
 
 
 def _number(text: str) -> int:

@@ -11,9 +11,11 @@ From the bottom up, each module importing only those above it::
     state  conflicts                 all families under one lock; may a transaction commit?
     snapshot_writer                  a snapshot from a pinned state
     recovery  repair                 what do the files hold? (reads only); making it fit to append to
-    leadership  commit  snapshots    who writes; the way of a commit; when a snapshot is taken
+    leadership  deputy               who writes; who leads for the tasks of event loops
+    commit  snapshots                the way of a commit; when a snapshot is taken
     mapping  scanning                the mapping interface; iterating
     view  transaction  family        the handles
+    awaiting                         the way of a commit that a task awaits
     stats  store  follower  opening  an open store; reading beside a writer; opening
     verify  salvage                  reading every byte; copying out what is intact
 """

@@ -16,10 +16,18 @@ from copy import copy
 from zlib import crc32
 
 from pystate.engine.conflicts import Reads, check_reads
+from pystate.engine.deputy import Deputy
 from pystate.engine.family_state import FamilyState, Writes
 from pystate.engine.leadership import Leadership, Request
 from pystate.engine.limits import COMMIT_BYTES_MAX, KEY_BYTES_MAX, Buffer, as_key, as_value
-from pystate.engine.log_format import CATALOGUE, encode_frame, encode_operations, frame_checksum, pack_frame_header
+from pystate.engine.log_format import (
+    CATALOGUE,
+    FRAME_HEADER_SIZE,
+    encode_frame,
+    encode_operations,
+    frame_checksum,
+    pack_frame_header,
+)
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.state import Change, Pin, State
 from pystate.errors import ClosedError, DiskFullError, FamilyNotFoundError, StoreFailedError
@@ -27,7 +35,8 @@ from pystate.errors import ClosedError, DiskFullError, FamilyNotFoundError, Stor
 __all__ = ["CommitRequest", "Committer"]
 
 _APPLY_ATTEMPTS = 100
-_FRAMES_JOINED_MAX = 16 * 1024 * 1024
+_AT_ONCE_BYTES_MAX = 64 * 1024
+"""How large a commit may be that is made in the thread of an event loop."""
 
 
 class CommitRequest(Request):
@@ -83,6 +92,7 @@ class Committer:
         grown: called by the leader after a group when ``log.total_bytes`` is above `log_total_max`.
 
     Attributes:
+        deputy: leads for the tasks of event loops.
         failed: the first failure, or None. Once set, nothing is written any more.
         closed: a ClosedError to raise, or None.
         log_total_max: see `grown`.
@@ -94,6 +104,7 @@ class Committer:
         self.state = state
         self.log = log
         self.leadership = Leadership()
+        self.deputy = Deputy(self.leadership, self._lead)
         self._lead_lock, self._queue = self.leadership.lead, self.leadership.queue
         self.failed: BaseException | None = None
         self.closed: ClosedError | None = None
@@ -119,6 +130,30 @@ class Committer:
         if request.error is not None:
             raise request.error
         return request.sequence
+
+    def commit_at_once(self, request: CommitRequest) -> bool:
+        """`commit`, unless that would take more than a moment; for the threads of event loops, which must not wait.
+
+        It is a moment when no sync is needed, nobody leads or waits, no segment is opened and no snapshot made due. One
+        sync is possible nevertheless: that of the undoing, when the disk is full.
+
+        Returns:
+            False if nothing was done.
+
+        Raises:
+            An interrupt. What `commit` raises is the `error` of the request.
+        """
+        if request.sync and self.log is not None:
+            return False
+        return self.leadership.run_at_once(request, self._lead_at_once)
+
+    def _lead_at_once(self, group: list[Request]) -> None:
+        log = self.log
+        size = len(group[0].payload)  # type: ignore[attr-defined]  # see `_lead`
+        if size <= _AT_ONCE_BYTES_MAX and (
+            log is None or (log.touched and log.total_bytes + FRAME_HEADER_SIZE + size <= self.log_total_max)
+        ):
+            self._lead(group)
 
     def _lead(self, group: list[Request]) -> None:
         try:
@@ -422,7 +457,11 @@ class Committer:
         Raises:
             OSError: the closing frame could not be written.
         """
-        self.exclusively(lambda: self._close(error))
+        try:
+            self.exclusively(lambda: self._close(error))
+        finally:
+            if self.closed is not None:  # or else an interrupt came first
+                self.deputy.dismiss()
 
     def refuse(self, error: ClosedError) -> None:
         """Refuse every later commit with `error`."""

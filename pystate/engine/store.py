@@ -98,8 +98,8 @@ class StoreParts:
 class Store:
     """An open store. Made by `pystate.open` and `pystate.memory`; a context manager that closes it.
 
-    Threads may share it. Other processes may not write to the same directory meanwhile (they may read it); a forked
-    child may not use it at all. After `close` it, and everything it handed out, raises `ClosedError`.
+    Threads and event loops may share it. Other processes may not write to the same directory meanwhile (they may read
+    it); a forked child may not use it at all. After `close` it, and everything it handed out, raises `ClosedError`.
     """
 
     def __init__(self, parts: StoreParts) -> None:
@@ -276,6 +276,29 @@ class Store:
                     raise
         raise RuntimeError("the loop above returns or raises")
 
+    async def transact_async(
+        self, function: Callable[[Transaction], T], *, attempts: int = ATTEMPTS, durability: Durability | None = None
+    ) -> T:
+        """`transact` for a task of an event loop (asyncio, or one with its interface): waits without blocking the loop.
+
+        Commits that are awaited at the same time, by any tasks of any loops, share syncs with each other and with those
+        of threads. `function` is called in the thread of the loop; it must be a plain function, and what it does, the
+        loop waits for. Each attempt begins with a turn for the other tasks.
+
+        Arguments, what it returns: as for `transact`.
+
+        Raises:
+            CancelledError: the task was cancelled. By then the outcome is settled: the commit is whole, or nothing of
+                it is written and never will be. So a task whose commit a leader is just writing waits for that.
+            RuntimeError: no loop is running in this thread, or the one thread that commits for all loops cannot start.
+            TypeError: `function` is an async one. Everything that `transact` raises.
+        """
+        # asyncio is slow to import; who awaits has it already
+        from pystate.engine.awaiting import transact  # noqa: PLC0415
+
+        check_number("attempts", attempts, int, at_least=1)
+        return await transact(lambda: self.begin(durability=durability), function, attempts)
+
     def view(self) -> View:
         """A consistent read of the present state; close it when done."""
         self._check()
@@ -368,6 +391,9 @@ class Store:
 
     def close(self) -> None:
         """Close the store; may be called twice. Commits in flight finish first, a snapshot in progress is given up.
+
+        Commits that are awaited finish or raise `ClosedError`, like those of threads. It blocks its thread meanwhile,
+        which may be that of an event loop.
 
         Raises:
             OSError: the closing frame could not be written. The store is closed nevertheless, and the next opening

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["back_off", "new_event", "new_lock", "pause", "start_thread"]
+__all__ = ["back_off", "back_off_seconds", "new_event", "new_lock", "pause", "start_thread"]
 
 
 def new_lock() -> threading.Lock:
@@ -37,5 +37,11 @@ def pause(seconds: float) -> None:
 
 
 def back_off(attempt: int) -> None:
-    """Sleep before trying a transaction again: random, and longer with each `attempt` (from 0), at most 50 ms."""
-    time.sleep(random.random() * min(0.05, 0.0002 * 2 ** min(attempt, 10)))
+    """Sleep before trying a transaction again, for `back_off_seconds`."""
+    time.sleep(back_off_seconds(attempt))
+
+
+def back_off_seconds(attempt: int) -> float:
+    """How long to wait before trying a transaction again: random, and longer with each `attempt` (from 0), at most 50
+    ms. A task of an event loop waits by itself."""
+    return random.random() * min(0.05, 0.0002 * 2.0 ** min(attempt, 10))

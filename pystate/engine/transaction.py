@@ -139,18 +139,30 @@ class Transaction:
             ClosedError: the transaction has ended already, or the store is closed.
         """
         self._check()
+        request = self._finish()
+        if request is None or self._committer is None:
+            return self._sequence
+        return self._committer.commit(request)
+
+    def _finish(self) -> CommitRequest | None:
+        """End, and return what is to be committed: None without writes, or after the end.
+
+        Raises:
+            ReadOnlyError, ValueError, ClosedError: as for `commit`.
+        """
+        self._check_store()
         touched = self._handles.values()
         try:
             changes = [(handle._family, handle._writes) for handle in touched if handle._writes]
-            if not changes:
-                return self._sequence
+            if self._pin is None or not changes:
+                return None
             if self._committer is None:
                 raise ReadOnlyError(self._path)
             reads = [(handle._family, handle._reads) for handle in touched]
             request = CommitRequest(changes, sync=self._sync, reads=reads, pin=self._pin)  # type: ignore[arg-type]
             # From here on the request has the pin: an interrupt may take this thread away while a leader decides it.
             self._end("has been committed or has failed to; begin a new one", release=False)
-            return self._committer.commit(request)
+            return request
         finally:
             self._end("has been committed or has failed to; begin a new one")
 

@@ -154,7 +154,8 @@ def find_family(families: Mapping[str, FamilyState], name: str) -> FamilyState:
     Raises:
         FamilyNotFoundError: there is none. TypeError, ValueError: it cannot be a name.
     """
-    family = families.get(check_family_name(name))
+    family = families.get(name) if type(name) is str else None  # its characters were checked when it was made
     if family is None:
+        check_family_name(name)
         raise FamilyNotFoundError(name, tuple(sorted(families)))
     return family

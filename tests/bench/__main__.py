@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from tests.bench import (
     figures_background,
+    figures_effects,
     figures_formats,
     figures_memory,
     figures_opening,
@@ -33,6 +34,7 @@ MODULES = (
     figures_memory,
     figures_background,
     figures_tables,
+    figures_effects,
     figures_formats,
 )
 """Importing these registered every figure."""
@@ -54,6 +56,8 @@ ORDER = (
     "upsert",
     "upsert-sqlite",
     "retention",
+    "effects",
+    "effects-recovery",
     "migration",
     "backup",
 )

@@ -15,6 +15,7 @@ elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from collections.abc import Callable, Iterator, MutableMapping
@@ -923,6 +924,168 @@ class StoreContract:
         assert runs == ["outer", "inner", "outer", "inner"]
         assert family[b"k"] == b"theirs"
 
+    # ---- transact_async ---------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("durability", [None, "sync", "process"])
+    def test_transact_async_gives_the_result_of_the_function(
+        self, store: Store, family: Family, durability: Any
+    ) -> None:
+        """Awaited, it is done: the writes are there, as one commit, in the loop and outside of it."""
+
+        def add(txn: Transaction) -> str:
+            txn.put("default", b"a", b"1")
+            txn.put("default", b"b", b"2")
+            return "done"
+
+        async def main() -> str:
+            result = await store.transact_async(add, durability=durability)
+            assert dict(family) == {b"a": b"1", b"b": b"2"}
+            return result
+
+        for sequence in (1, 2):
+            assert asyncio.run(main()) == "done"
+            assert store.sequence == sequence
+        assert store.stats().views == 0
+
+    def test_transact_async_by_many_tasks_and_threads_loses_nothing(self, store: Store, family: Family) -> None:
+        """Row 67: whoever conflicts is run again; the sum is exact."""
+
+        def increment(txn: Transaction) -> int:
+            value = int(txn.get("default", b"n") or b"0") + 1
+            txn.put("default", b"n", b"%d" % value)
+            return value
+
+        async def task(number: int) -> list[int]:
+            durability = ("sync", "process", None)[number % 3]
+            return [
+                await store.transact_async(increment, attempts=100_000, durability=durability)  # type: ignore[arg-type]
+                for _ in range(3)
+            ]
+
+        async def main() -> list[int]:
+            by_threads = [asyncio.to_thread(store.transact, increment, attempts=100_000) for _ in range(10)]
+            by_tasks = await asyncio.gather(*map(task, range(20)))
+            return [*await asyncio.gather(*by_threads), *(value for values_ in by_tasks for value in values_)]
+
+        assert sorted(asyncio.run(main())) == list(range(1, 71))
+        assert family[b"n"] == b"70"
+
+    def test_transact_async_after_a_conflict_runs_the_function_again(self, store: Store, family: Family) -> None:
+        """`function` runs in a fresh transaction each time; what the first run wrote is gone."""
+        family[b"n"] = b"1"
+        runs = []
+
+        def double(txn: Transaction) -> None:
+            runs.append(txn)
+            value = int(txn.get("default", b"n") or b"0")
+            txn.put("default", b"n", b"%d" % (2 * value))
+            txn.put("default", b"run %d" % len(runs), b"")
+            if len(runs) < 3:
+                family[b"n"] = b"%d" % (value + 1)
+
+        asyncio.run(store.transact_async(double))
+        assert dict(family) == {b"n": b"6", b"run 3": b""}
+        assert len(set(map(id, runs))) == 3
+
+    def test_transact_async_out_of_attempts_raises_the_last_conflict(self, store: Store, family: Family) -> None:
+        """No more runs than `attempts`; the conflict says what was in the way."""
+        runs = []
+
+        def always(txn: Transaction) -> None:
+            runs.append(txn)
+            txn.put("default", b"n", txn.get("default", b"n") or b"")
+            family[b"n"] = b"%d" % len(runs)
+
+        with pytest.raises(pystate.ConflictError) as caught:
+            asyncio.run(store.transact_async(always, attempts=3))
+        assert (len(runs), caught.value.key, caught.value.commit_sequence) == (3, b"n", 3)
+        assert dict(family) == {b"n": b"3"}
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            ({"attempts": 0}, ValueError), ({"attempts": -1}, ValueError), ({"attempts": 1.5}, TypeError),
+            ({"durability": "none"}, ValueError),
+        ],
+    )  # fmt: skip
+    def test_transact_async_with_wrong_arguments_is_refused(
+        self, store: Store, options: dict[str, Any], error: type[Exception]
+    ) -> None:
+        """Before the function is called."""
+        with pytest.raises(error):
+            asyncio.run(store.transact_async(lambda txn: pytest.fail("called"), **options))
+
+    def test_transact_async_function_that_raises_leaves_nothing(self, store: Store, family: Family) -> None:
+        """The exception goes on to the task, and it is run once."""
+        runs = []
+
+        def fails(txn: Transaction) -> None:
+            runs.append(1)
+            txn.put("default", b"k", b"v")
+            raise Boom
+
+        with pytest.raises(Boom):
+            asyncio.run(store.transact_async(fails))
+        assert (runs, dict(family), store.sequence) == ([1], {}, 0)
+        assert store.stats().views == 0
+
+    def test_transact_async_function_that_is_async_is_refused(self, store: Store, family: Family) -> None:
+        """It would never run, and its commit be empty: nothing is written, and there is no warning besides."""
+
+        async def wrong(txn: Transaction) -> None:
+            txn.put("default", b"k", b"v")
+
+        with pytest.raises(TypeError, match="plain"):
+            _ = asyncio.run(store.transact_async(wrong))
+        assert dict(family) == {}
+
+    def test_transact_async_function_that_ends_the_transaction_itself(self, store: Store, family: Family) -> None:
+        """As for `transact`: it stays as it ended."""
+
+        def commits(txn: Transaction) -> int:
+            txn.put("default", b"k", b"v")
+            return txn.commit()
+
+        def rolls_back(txn: Transaction) -> None:
+            txn.put("default", b"l", b"v")
+            txn.rollback()
+
+        assert asyncio.run(store.transact_async(commits)) == 1
+        asyncio.run(store.transact_async(rolls_back))
+        assert dict(family) == {b"k": b"v"}
+
+    def test_transact_async_that_only_reads_is_no_commit(self, store: Store, family: Family) -> None:
+        """And cannot fail, whatever is committed meanwhile."""
+        family[b"k"] = b"v"
+
+        def reads(txn: Transaction) -> bytes:
+            family[b"k"] = b"new"
+            return txn.family("default")[b"k"]
+
+        assert asyncio.run(store.transact_async(reads)) == b"v"
+        assert store.sequence == 2
+
+    @pytest.mark.parametrize("durability", ["sync", "process"])
+    def test_transact_async_cancelled_is_settled(self, store: Store, family: Family, durability: Any) -> None:
+        """Wherever it is cancelled: when the task goes on, its commit is there or never will be."""
+        for turns in range(8):
+
+            async def main(turns: int = turns) -> bool:
+                task = asyncio.ensure_future(
+                    store.transact_async(lambda txn: txn.put("default", b"%d" % turns, b""), durability=durability)
+                )
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                try:
+                    await task
+                except asyncio.CancelledError:
+                    return b"%d" % turns in family
+                return True
+
+            assert asyncio.run(main()) == (b"%d" % turns in family)
+        assert store.stats().views == 0
+
     # ---- views ------------------------------------------------------------------------------------------------------
 
     def test_view_reads_the_same_whatever_is_committed(
@@ -1110,6 +1273,7 @@ class StoreContract:
             "begin": lambda: store.begin(),
             "transact": lambda: store.transact(lambda txn: None),
             "pystate.transact": lambda: pystate.transact(store, lambda txn: None),
+            "transact_async": lambda: asyncio.run(store.transact_async(lambda txn: None)),
             "view": lambda: store.view(),
             "sync": lambda: store.sync(),
             "snapshot": lambda: store.snapshot(),

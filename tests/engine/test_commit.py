@@ -18,7 +18,7 @@ from pystate.engine.conflicts import Reads
 from pystate.engine.family_state import FamilyState, Writes
 from pystate.engine.leadership import Request
 from pystate.engine.limits import KEY_BYTES_MAX, VALUE_BYTES_MAX
-from pystate.engine.log_format import SegmentHeader, decode_operations, encode_segment_header
+from pystate.engine.log_format import FRAME_HEADER_SIZE, SegmentHeader, decode_operations, encode_segment_header
 from pystate.engine.log_writer import LogPosition, LogWriter
 from pystate.engine.state import Pin, State
 from pystate.errors import ClosedError, ConflictError, DiskFullError, FamilyNotFoundError, StoreFailedError
@@ -637,3 +637,81 @@ def test_pin_of_a_refused_transaction_can_be_released(parts: Parts) -> None:
     assert isinstance(request.pin, Pin)
     request.pin.release()
     assert (parts.state.history.pins, parts.state.history.bytes) == (0, 0)
+
+
+# ---- at once, for event loops ---------------------------------------------------------------------------------------
+
+
+def test_commit_at_once_is_one_like_any_other(parts: Parts) -> None:
+    """Written, then visible; a conflict is its error, and nothing is written for that."""
+    general(parts, b"k", b"1")
+    request = parts.request({b"a": b"1"}, sync=False, reads=b"k")
+    parts.files.trace.clear()
+    assert parts.committer.commit_at_once(request)
+    assert (request.error, request.sequence, parts.state.sequence) == (None, 2, 2)
+    assert parts.calls() == ["write"]
+    assert parts.logged()[1] == [1, b"a", b"1"]
+    conflicting = parts.request({b"b": b"1"}, sync=False, reads=b"k")
+    general(parts, b"k", b"2")
+    assert parts.committer.commit_at_once(conflicting)
+    assert isinstance(conflicting.error, ConflictError)
+    assert parts.state.history.pins == 0
+
+
+def test_commit_at_once_never_syncs_opens_or_makes_a_snapshot_due(parts: Parts) -> None:
+    """All that might take long is declined, and then nothing has been done."""
+    large = parts.request({b"k": bytes(commit_module._AT_ONCE_BYTES_MAX)}, sync=False)
+    small = parts.request({b"k": b"v"}, sync=False)
+    assert not parts.committer.commit_at_once(small)  # the segment is not open yet
+    general(parts, b"first", b"", sync=False)
+    assert not parts.committer.commit_at_once(parts.request({b"k": b"v"}, sync=True))
+    assert not parts.committer.commit_at_once(large)
+    parts.committer.log_total_max = parts.log.total_bytes + FRAME_HEADER_SIZE + len(small.payload) - 1
+    assert not parts.committer.commit_at_once(small)
+    assert not any(request.done for request in (large, small))
+    assert parts.calls() == ["open_append", "write"]
+    parts.committer.log_total_max += 1
+    assert parts.committer.commit_at_once(small)
+    assert parts.log.total_bytes == parts.committer.log_total_max
+    assert parts.grown == 0
+
+
+def test_commit_at_once_in_memory_needs_no_sync_whatever_it_asks_for() -> None:
+    """There is nothing to wait for."""
+    parts = Parts(memory=True)
+    assert parts.committer.commit_at_once(parts.request({b"k": b"v"}, sync=True))
+    assert parts.family.values == {b"k": b"v"}
+
+
+def test_commit_at_once_to_a_closed_store_is_refused(parts: Parts) -> None:
+    """Row 75: the error is that of the request."""
+    general(parts, b"k", b"v")
+    request = parts.request({b"l": b""}, sync=False)
+    parts.committer.refuse(ClosedError("store", "is closed"))
+    assert parts.committer.commit_at_once(request)
+    assert isinstance(request.error, ClosedError)
+
+
+def test_commit_at_once_interrupted_at_any_place_is_whole_or_not_there() -> None:
+    """Row 45: the lead is free afterwards, and memory and log agree."""
+
+    def action(interrupt: Interrupt) -> None:
+        parts = Parts()
+        general(parts, b"before", b"")
+        request = parts.request({b"own": b""}, sync=False, reads=b"x")
+        try:
+            with interrupt:
+                assert parts.committer.commit_at_once(request)
+        except KeyboardInterrupt:
+            pass
+        assert not parts.committer.leadership.lead.locked()
+        if parts.committer.failed is None:
+            logged = [operations[1] for operations in parts.logged()]
+            assert sorted(parts.family.values) == sorted(logged)
+            assert not request.done or b"own" in logged
+            general(parts, b"after", b"")
+        if request.pin is not None:
+            request.pin.release()
+        assert (parts.state.history.pins, parts.state.history.bytes) == (0, 0)
+
+    assert at_each_place(action, commit_module, leadership_module, log_writer_module) > 15

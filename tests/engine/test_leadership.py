@@ -256,3 +256,139 @@ def test_lead_taken_directly_is_respected_and_the_first_is_woken_after_it(monkey
     assert decided.groups == [[request]]
     lead.wake_first()  # with nobody there
     assert at_rest(lead)
+
+
+def test_at_once_means_that_nobody_leads_and_nobody_waits() -> None:
+    """For those who must not wait: they lead for themselves alone, or nothing happens."""
+    lead = Leadership()
+    decided = Decided(lead)
+    first, second, other = Request(), Request(), Request()
+    assert lead.run_at_once(first, decided)
+    with lead.lead:
+        assert not lead.run_at_once(second, decided)
+    pretend_to_wait(lead, other)
+    assert not lead.run_at_once(second, decided)
+    assert decided.groups == [[first]]
+    assert decided.problems == []
+    assert list(lead.queue) == [other]
+    assert not lead.lead.locked()
+
+
+def test_at_once_the_leader_may_decline() -> None:
+    """Then nothing has been done, and the lead is free."""
+    lead = Leadership()
+    request = Request()
+    assert not lead.run_at_once(request, lambda _group: None)
+    assert at_rest(lead)
+    with pytest.raises(ZeroDivisionError):
+        lead.run_at_once(request, lambda _group: [][1 // 0])
+    assert at_rest(lead)
+
+
+def test_at_once_wakes_the_first_that_queued_meanwhile() -> None:
+    """As every leader does."""
+    lead = Leadership()
+    waits, last = Request(), Request()
+
+    def decide(group: list[Request]) -> None:
+        pretend_to_wait(lead, waits, last)
+        group[0].done = True
+
+    assert lead.run_at_once(Request(), decide)
+    assert (woken(waits), woken(last)) == (True, False)
+
+
+@pytest.mark.parametrize("declines", [False, True])
+def test_at_once_interrupted_at_any_place_loses_no_lead(declines: bool) -> None:
+    """Row 45: it does not take the lead by `with`, and yet gives it back."""
+
+    def action(interrupt: Interrupt) -> None:
+        lead = Leadership()
+        decided = Decided(lead)
+        request = Request()
+        try:
+            with interrupt:
+                done = lead.run_at_once(request, (lambda _group: None) if declines else decided)
+                assert done is not declines
+        except KeyboardInterrupt:
+            pass
+        assert at_rest(lead)
+        assert decided.problems == []
+        assert decided.requests == ([request] if request.done else [])
+
+    assert at_each_place(action, module) > 2
+
+
+def test_leading_for_the_first_takes_no_exclusive_request() -> None:
+    """Whoever asked for that leads alone, by itself."""
+    lead = Leadership()
+    decided = Decided(lead)
+    lead.lead_for_first(decided)
+    first, second, alone, last = Request(), Request(), Request(exclusive=True), Request()
+    pretend_to_wait(lead, first, second, alone, last)
+    lead.lead_for_first(decided)
+    assert decided.groups == [[first, second]]
+    assert [woken(request) for request in (first, second, alone, last)] == [True, True, True, False]
+    lead.lead_for_first(decided)
+    assert decided.groups == [[first, second]]
+    assert list(lead.queue) == [alone, last]
+
+
+def test_leading_for_the_first_puts_back_all_that_is_undone() -> None:
+    """The leader has no request of its own that would go away with it."""
+    lead = Leadership()
+    first, second = Request(), Request()
+    pretend_to_wait(lead, first, second)
+
+    def interrupted(_group: list[Request]) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        lead.lead_for_first(interrupted)
+    assert list(lead.queue) == [first, second]
+    assert (woken(first), woken(second)) == (True, False)
+
+
+def test_request_that_no_thread_waits_for_wakes_its_deputy() -> None:
+    """When it is first and nobody leads; a leader would see to it when it leaves."""
+    lead = Leadership()
+    wakeup = threading.Lock()
+    wakeup.acquire()
+    with lead.lead:
+        lead.enqueue(Request(), wakeup)
+        assert wakeup.locked()
+        assert not lead.may_lead(wakeup)
+    assert lead.may_lead(wakeup)
+    lead.enqueue(Request(), wakeup)
+    assert not wakeup.locked()
+    behind = threading.Lock()
+    behind.acquire()
+    lead.enqueue(Request(), behind)
+    assert behind.locked()
+    assert not lead.may_lead(behind)
+
+
+def test_withdrawing_tells_whether_it_was_in_time() -> None:
+    """A request that a leader has taken is decided."""
+    lead = Leadership()
+    first, second = Request(), Request()
+    pretend_to_wait(lead, first, second)
+    assert lead.withdraw(first)
+    assert woken(second)
+    assert not lead.withdraw(first)
+    assert list(lead.queue) == [second]
+
+
+class _TakenMeanwhile:
+    """A wakeup that another thread has released between a look and a release."""
+
+    def locked(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        raise RuntimeError("release unlocked lock")
+
+
+def test_deputy_woken_by_two_at_once_disturbs_neither() -> None:
+    """Its wakeup is shared by all of its requests, which several leaders may have decided."""
+    module.wake(_TakenMeanwhile())  # type: ignore[arg-type]

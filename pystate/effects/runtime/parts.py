@@ -14,12 +14,15 @@ from typing import Any, Protocol, TypeVar
 
 from pystate.effects.ledger import EffectLedger
 from pystate.effects.policy import RiskPolicy
+from pystate.effects.queries import ListQuery
+from pystate.effects.record import EffectRecord
 from pystate.effects.redaction import Redactor
 from pystate.effects.retry import RetryPolicy
 from pystate.effects.runtime.clock import Clock
 from pystate.effects.runtime.code import Code
 from pystate.effects.runtime.faults import FaultInjector, FaultPoint
 from pystate.effects.runtime.observing import Observer
+from pystate.errors import DecodeError
 
 __all__ = ["LEASE_TTL_MIN", "Parts", "RuntimeStore", "logger"]
 
@@ -31,7 +34,11 @@ LEASE_TTL_MIN = timedelta(milliseconds=3)
 
 
 class RuntimeStore(EffectLedger, Protocol):
-    """What a runtime needs of a store: the operations, and several of them in one commit. `EffectStore` has both."""
+    """What a runtime needs of a store, and `EffectStore` has: the operations, several of them in one commit, and a list
+    that goes on where a row cannot be read."""
+
+    def list_results(self, query: ListQuery) -> list[tuple[EffectRecord, None] | tuple[None, DecodeError]]:
+        """As `list`, with an error where a row cannot be read; errors do not count to the limit."""
 
     async def transact_async(self, function: Callable[[Any], T]) -> T:
         """Run ``function(operations)`` in one commit, operations being an `EffectLedger`. It may run several times, and

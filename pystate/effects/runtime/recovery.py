@@ -83,10 +83,13 @@ async def recover(parts: Parts, handlers: Handlers) -> RecoveryReport:
 
 
 def _pages(parts: Parts, query: ListQuery) -> Iterator[RecordList]:
-    """The records of a query, page by page; what has changed meanwhile is not met again."""
+    """The records of a query, page by page; what has changed meanwhile is not met again.
+
+    A row that cannot be read is logged and left alone: it must not keep the others from being recovered.
+    """
     after: EffectId | None = None
     while not parts.closing:
-        page = parts.store.list(
+        found = parts.store.list_results(
             ListQuery(
                 status_in=query.status_in,
                 lease_expired_at=query.lease_expired_at,
@@ -95,6 +98,12 @@ def _pages(parts: Parts, query: ListQuery) -> Iterator[RecordList]:
                 limit=query.limit,
             )
         )
+        page = []
+        for record, error in found:
+            if record is not None:
+                page.append(record)
+            else:
+                logger.error("recovery leaves alone what it cannot read: %s", error)
         if page:
             yield page
             after = page[-1].id

@@ -28,6 +28,7 @@ from pystate.effects import (
     Transition,
     TransitionRequest,
 )
+from pystate.effects.effect_rows import EFFECTS
 from pystate.effects.runtime.recovery import RESUMED_AT_ONCE, RecoveryReport
 from pystate.errors import ClosedError
 from tests.effects.runtime.leaving import (
@@ -173,7 +174,7 @@ def test_somebody_else_may_be_quicker(world: World, monkeypatch: pytest.MonkeyPa
     crash(world, effect, FaultPoint.AFTER_ATTEMPT_PERSISTED, "order_2")
     crash(world, effect, FaultPoint.AFTER_ATTEMPT_PERSISTED, "order_3")
     world.pass_time(LAPSE)
-    genuine = EffectStore.list
+    genuine = EffectStore.list_results
     met: list[Any] = []
 
     def listed(store: EffectStore, query: Any) -> Any:
@@ -188,7 +189,7 @@ def test_somebody_else_may_be_quicker(world: World, monkeypatch: pytest.MonkeyPa
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(EffectStore, "list", listed)
+        patch.setattr(EffectStore, "list_results", listed)
         report = do(world, worker(world).recover())
     second, third = world.record("order_2").id, world.record("order_3").id
     assert report == RecoveryReport(marked_unknown=(third,), skipped=(first, second), unhandled=(second, third))
@@ -265,10 +266,10 @@ def test_the_loop_recovers_at_once_and_then_again_and_prunes(world: World, caplo
     charge = handler(world, verify=world.remote.look_up)
     runtime = worker(world, charge, retention=RetentionPolicy.settled(seconds(25)))
     passes: list[float] = []
-    genuine = world.store.list
+    genuine = world.store.list_results
 
     class Listing(EffectStore):
-        def list(self, query: Any) -> Any:
+        def list_results(self, query: Any) -> Any:
             if query.due_at is None:
                 passes.append(world.seconds)
                 if len(passes) == 2:
@@ -348,3 +349,17 @@ def test_a_retry_of_a_person_is_taken_up(world: World) -> None:
     do(world, runtime.resolve(world.record().id, Resolution.retry(), "op"))
     assert do(world, runtime.recover()).resumed == ((world.record().id, EffectStatus.COMMITTED),)
     assert world.run(charge) == Committed("res_1")
+
+
+def test_a_record_that_cannot_be_read_does_not_keep_the_others_from_being_recovered() -> None:
+    """Row 99: it is passed over, and the others are gone on with."""
+    world = World()
+    charge = handler(world)
+    runtime = worker(world, charge)
+    for key in ("order_1", "order_2", "order_3"):
+        runtime.plan(world.store, charge, key)
+    broken = EFFECTS.key.encode(world.record("order_2").id)
+    world.store.store.family(EFFECTS.family)[broken] = b"garbage"
+    resumed = do(world, runtime.recover()).resumed
+    assert [world.record(key).status for key in ("order_1", "order_3")] == [EffectStatus.COMMITTED] * 2
+    assert len(resumed) == 2

@@ -38,7 +38,6 @@ from pystate.effects import (
 )
 from tests.effects.samples import T, fresh
 from tests.effects.values import events, records
-from tests.ids import named
 
 ID = EffectId("018bcfe5-6800-7000-8000-000000000001")
 #: Every field set, each to a value of its own.
@@ -245,7 +244,14 @@ WRONG: dict[int, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("at", "value"), [(at, value) for at, values in WRONG.items() for value in values], ids=named)
+CASES = [(at, number, value) for at, values in WRONG.items() for number, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(at, value) for at, _, value in CASES],
+    ids=[f"{at}, {number}" for at, number, _ in CASES],
+)
 def test_a_wrong_element_is_refused(at: int, value: object) -> None:
     elements = elements_of(RECORD_BYTES)
     elements[at] = value

@@ -15,7 +15,7 @@ from pystate.effects.ids import EffectId, EffectKey, EffectName, LogicalKey
 from pystate.effects.payload import ABSENT, AbsentType, JsonValue
 from pystate.effects.policy import Requirements, UnknownPlan
 from pystate.effects.record import EffectRecord
-from pystate.effects.redaction import RedactedField, from_json, redact, to_json
+from pystate.effects.redaction import RedactedField, Secret, from_json, redact, to_json
 from pystate.effects.requests import NewEffect
 from pystate.effects.retry import RetryPolicy
 from pystate.effects.runtime.answers import EffectContext
@@ -75,7 +75,10 @@ class Call:
             EffectIdentityError: the name or the key is not allowed.
             EffectInputError: the input has no JSON form, or the redactor raised.
             PolicyViolationError: the risk policy demands a verification that the effect does not have.
+            TypeError: the key is None or a `Secret`, of which one is like another.
         """
+        if key is None or isinstance(key, Secret):
+            raise TypeError(f"key: {key!r} tells no effect from another; give what names this one")
         try:
             effect_key = EffectKey(EffectName(effect.name), LogicalKey(str(key)))
         except IdentityError as error:

@@ -226,8 +226,10 @@ class _Undoing:
             ended = await hold.wait(task, timeout)
         except asyncio.CancelledError:
             self._stopped = True
-            task.cancel()
-            ended = await hold.wait(task)
+            if not task.cancelling():  # the loop, when it ends, cancels every task of it, and the heart of the hold too
+                task.cancel()
+            await asyncio.wait({task})
+            ended = True
         if not ended:
             task.cancel()
         error = error_of(task, record, "compensation") if ended else timed_out(timeout)

@@ -42,6 +42,9 @@ async def check_precondition(
     return Precondition.rejected(answer.reason)
 
 
+_HELD = ("satisfied", "rejected", "retry_later")
+
+
 async def _precondition(parts: Parts, call: Call, hold: Hold, record: EffectRecord) -> Precondition:
     code = call.effect.precondition
     if code is None:
@@ -54,6 +57,8 @@ async def _precondition(parts: Parts, call: Call, hold: Hold, record: EffectReco
     answer = check.result()
     if not isinstance(answer, Precondition):
         return Precondition.rejected(f"the precondition returned a {type(answer).__name__} instead of a Precondition")
+    if answer.held not in _HELD or (answer.held == "retry_later") != (answer.after is not None):
+        return Precondition.rejected("the precondition returned what no constructor of Precondition makes")
     return answer
 
 

@@ -143,7 +143,8 @@ class Runtime(Handling, Compensating, Recovering, Operating):
 
         Arguments:
             effect: what to do.
-            key: which one of its kind; anything with a text form. The same key is the same effect, for ever.
+            key: which one of its kind; anything with a text form that is the same in every process. The same text is
+                the same effect, for ever.
             input: what the action works with; anything with a JSON form. It is stored, `Secret` values masked, and may
                 not change from call to call. Not given: the effect has no input, which is not the input None.
             actor: who asks; stands in the record and the trail.
@@ -153,7 +154,7 @@ class Runtime(Handling, Compensating, Recovering, Operating):
 
         Raises:
             EffectIdentityError: the name or the key is not allowed.
-            EffectInputError: the input has no JSON form.
+            EffectInputError: the input has no JSON form. TypeError: the key is None or a `Secret`.
             PolicyViolationError: the risk policy demands what the effect does not have.
             KindMismatchError, ContractMismatchError, InputMismatchError: the effect is recorded with another kind,
                 under another contract, with another input.

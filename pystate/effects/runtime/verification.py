@@ -99,6 +99,8 @@ async def _look_up(parts: Parts, call: Call, hold: Hold, record: EffectRecord) -
     if error is not None:
         return Verification.inconclusive(), f"the lookup failed: {error.message}"
     answer = lookup.result()
+    if isinstance(answer, Verification) and answer.found not in _MESSAGES:
+        return Verification.inconclusive(), "the lookup returned what no constructor of Verification makes"
     if not isinstance(answer, Verification):
         return Verification.inconclusive(), f"the lookup returned a {type(answer).__name__} instead of a Verification"
     return answer, answer.details or _MESSAGES[answer.found]

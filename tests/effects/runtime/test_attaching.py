@@ -337,3 +337,10 @@ def test_a_secret_input_does_not_change_what_is_recorded(world: World) -> None:
     assert "s3cr3t" not in repr((world.record(), world.events()))
     assert world.run(effect, "order_1", {"token": Secret("rotated"), "amount": 1}) == Committed("done")
     refused(world, InputMismatchError, effect, {"token": Secret("s3cr3t"), "amount": 2})
+
+
+@pytest.mark.parametrize("key", [None, Secret("hunter2")], ids=["None", "a secret"])
+def test_a_key_that_is_like_every_other_is_refused(world: World, key: object) -> None:
+    with pytest.raises(TypeError, match="tells no effect from another"):
+        world.run(world.effect(), key)  # type: ignore[arg-type]
+    assert world.is_empty()

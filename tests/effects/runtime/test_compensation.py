@@ -15,6 +15,7 @@ from pystate.effects import (
     CompensationContext,
     ContractMismatchError,
     Effect,
+    EffectContext,
     EffectFailure,
     EffectId,
     EffectIdentityError,
@@ -30,6 +31,7 @@ from pystate.effects import (
     Handler,
     InProgress,
     KindMismatchError,
+    ListQuery,
     NeedsIntervention,
     NoSuchEffectError,
     NotCommitted,
@@ -40,6 +42,7 @@ from pystate.effects import (
     RedactKeys,
     Resolution,
     RetryPolicy,
+    Runtime,
     StoredInputError,
     Transition,
     TransitionRequest,
@@ -365,3 +368,38 @@ def test_a_crash_leaves_the_lease(world: World) -> None:
     record = world.record()
     assert (record.status, record.lease_owner, record.compensation_attempts) == (EffectStatus.COMPENSATING, "dead", 1)
     assert compensate(world, charge) == InProgress(id)
+
+
+def test_a_compensation_that_outlives_its_event_loop_is_recorded() -> None:
+    """As an action is: what was undone is known, and the lease is given back."""
+    undone = []
+
+    async def undo(_: CompensationContext) -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            for _turn in range(50):  # it takes its time to end
+                await asyncio.sleep(0)
+            undone.append("undone")
+
+    async def charge(_: EffectContext) -> str:
+        return "pi_1"
+
+    with EffectStore.memory() as store, Runtime(store) as runtime:
+        handler = Handler("payment.charge", charge, compensate=undo)
+        runtime.register(handler)
+        runtime.submit_sync(handler, "order_1", None)
+
+        async def main() -> None:
+            task = asyncio.ensure_future(runtime.compensate(handler, "order_1"))
+            while not store.list(ListQuery.statuses([EffectStatus.COMPENSATING])):
+                await asyncio.sleep(0)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not task.done()
+
+        asyncio.run(main())
+        (record,) = store.list(ListQuery.statuses())
+        assert undone == ["undone"]
+        assert record.lease_owner is None
+        assert record.status is EffectStatus.COMPENSATED

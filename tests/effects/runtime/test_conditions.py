@@ -216,3 +216,17 @@ ANSWERS: dict[str, Callable[[], object]] = {
 def test_answers_are_checked_where_they_are_made(make: Callable[[], object]) -> None:
     with pytest.raises((TypeError, ValueError)):
         make()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Precondition("bogus"),  # type: ignore[arg-type]
+        Precondition("retry_later", "later"),
+    ],
+    ids=["unknown", "no time"],
+)
+def test_an_answer_that_no_constructor_makes_is_a_rejection(world: World, answer: Precondition) -> None:
+    outcome = world.run(world.effect(precondition=lambda _: answer))
+    assert isinstance(outcome, Rejected)
+    assert world.trail() == "precondition_rejected"

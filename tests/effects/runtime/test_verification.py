@@ -223,3 +223,9 @@ def test_how_long_not_found_is_doubted() -> None:
     assert trusted_after(VerificationContract.AUTHORITATIVE) == seconds(0)
     assert trusted_after(EVENTUAL) == seconds(10)
     assert trusted_after(VerificationContract.NONE) is None
+
+
+def test_an_answer_that_no_constructor_makes_is_inconclusive(world: World) -> None:
+    outcome = world.run(world.effect(verify=lambda _: Verification("bogus")))  # type: ignore[arg-type]
+    assert isinstance(outcome, Unknown)
+    assert "no constructor of Verification" in str(world.record().last_error)

@@ -117,12 +117,16 @@ class EffectOperations(EffectReads):
         self._held_keys: dict[EffectKey, EffectRecord] = {}  # the new ones
 
     def flush(self) -> None:
-        """Write what is held."""
-        held = self._held
-        if held:
-            self._held, self._held_keys = {}, {}
-            for row_key, (stored, record) in held.items():
-                EFFECTS.replace_row(self._writable_effects, row_key, stored, record)
+        """Write what is held.
+
+        Raises:
+            InvalidRecordError: a record cannot be stored. All stays held, so that no later `flush` lets the events of
+            that record be committed without it.
+        """
+        for row_key, (stored, record) in self._held.items():
+            EFFECTS.replace_row(self._writable_effects, row_key, stored, record)
+        self._held.clear()
+        self._held_keys.clear()
 
     def _replace(self, row_key: bytes, old: EffectRecord | None, new: EffectRecord) -> None:
         """Write `new` where `old` is now, or hold it."""

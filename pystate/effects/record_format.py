@@ -74,7 +74,7 @@ def _encode_special(value: Any) -> object:
         return value.to_bytes()
     if kind is EffectName or kind is LogicalKey:
         return str.__str__(value)
-    raise NotImplementedError(f"no stored form for {kind.__name__}")
+    raise TypeError(f"no stored form for {kind.__name__}")
 
 
 def _decode_special(kind: type, value: Any) -> object:

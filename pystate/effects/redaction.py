@@ -109,7 +109,7 @@ def _decode_special(kind: type, value: Any) -> object:
         return kind(value)
     if isinstance(value, kind):  # `object`
         return value
-    raise NotImplementedError(f"cannot read a {kind.__name__} from JSON")
+    raise TypeError(f"cannot read a {kind.__name__} from JSON")
 
 
 def to_json(value: object, what: str) -> JsonValue:

@@ -33,6 +33,7 @@ from pystate.errors import (
     DecodeError,
     EffectNotFoundError,
     FamilyNotFoundError,
+    InvalidRecordError,
     InvalidTransitionError,
     KeyExistsError,
     LeaseHeldError,
@@ -313,6 +314,26 @@ def test_several_operations_on_an_effect_write_its_row_once(monkeypatch: pytest.
         return operations.transition(request(record, Tr.START_ATTEMPT, lease=lease))
 
     assert written == [effects.transact(start)]
+
+
+def test_what_cannot_be_written_is_not_forgotten_by_a_later_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its event is in the transaction already; were the record dropped, the event would be committed without it."""
+    effects = EffectStore.memory()
+    record = effects.insert_or_get(new_effect()).record
+
+    def refused(_: EffectRecord) -> bytes:
+        raise ValueError("too large")
+
+    def write(operations: EffectOperations) -> None:
+        operations.transition(request(record, Tr.REQUEST_APPROVAL))
+        monkeypatch.setattr("pystate.effects.effect_rows.encode_record", refused)
+        with pytest.raises(InvalidRecordError):
+            operations.events(record.id)
+
+    with pytest.raises(InvalidRecordError):
+        effects.transact(write)
+    assert effects.get(record.id) == record
+    assert effects.events(record.id) == []
 
 
 def test_an_effect_is_planned_with_the_change_that_needs_it_or_not_at_all() -> None:

@@ -73,14 +73,8 @@ async def run_action(parts: Parts, call: Call, progress: Progress, hold: Hold, r
     effect = call.effect
     action = parts.start(effect.action, call.context(record.id, record.attempt_count))
     parts.reach(FaultPoint.AFTER_ACTION_STARTED)
-    try:
-        ended = await hold.wait(action, effect.attempt_timeout)
-    except asyncio.CancelledError:
-        progress.stopped = True
-        if not action.cancelling():  # the loop has asked it already; twice would disturb its cleaning up
-            action.cancel()
-        await asyncio.wait({action})  # not under the hold, whose heart has been cancelled too
-        ended = True
+    ended, loop_ends = await hold.see_through(action, effect.attempt_timeout)
+    progress.stopped = progress.stopped or loop_ends
     parts.reach(FaultPoint.AFTER_ACTION_RETURNED)
     if not ended:
         action.cancel()

@@ -222,14 +222,8 @@ class _Undoing:
         )
         timeout = self._call.effect.attempt_timeout
         task = self._parts.start(self._code, context)
-        try:
-            ended = await hold.wait(task, timeout)
-        except asyncio.CancelledError:
-            self._stopped = True
-            if not task.cancelling():  # the loop, when it ends, cancels every task of it, and the heart of the hold too
-                task.cancel()
-            await asyncio.wait({task})
-            ended = True
+        ended, loop_ends = await hold.see_through(task, timeout)
+        self._stopped = self._stopped or loop_ends
         if not ended:
             task.cancel()
         error = error_of(task, record, "compensation") if ended else timed_out(timeout)

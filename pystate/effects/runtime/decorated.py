@@ -19,11 +19,11 @@ class Runs(Protocol):
 
     async def run(self, effect: Effect[O], key: object, input: object = ..., *, actor: str | None = ...) -> Outcome[O]:  # noqa: A002
         """Run an effect."""
-        raise NotImplementedError
+        ...
 
     def run_sync(self, effect: Effect[O], key: object, input: object = ..., *, actor: str | None = ...) -> Outcome[O]:  # noqa: A002
         """Run an effect, from plain code."""
-        raise NotImplementedError
+        ...
 
 
 class BoundEffect(Generic[O]):

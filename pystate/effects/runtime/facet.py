@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -17,12 +18,13 @@ T = TypeVar("T")
 O = TypeVar("O")  # noqa: E741 - output
 
 
-class Facet:
+class Facet(ABC):
     """One side of a `Runtime`; never used alone."""
 
     _parts: Parts
     _handlers: Handlers
 
+    @abstractmethod
     async def run(
         self,
         effect: Effect[O],
@@ -32,12 +34,11 @@ class Facet:
         actor: str | None = None,
     ) -> Outcome[O]:
         """See `Runtime.run`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _check_open(self) -> None:
         """Raise `ClosedError` if the runtime is closed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _plain(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine for a caller without an event loop."""
-        raise NotImplementedError

@@ -94,6 +94,27 @@ class Hold:
             raise LeaseLostError(self.lease.effect_id)
         return False
 
+    async def see_through(self, task: asyncio.Task[Any], timeout: timedelta | None) -> tuple[bool, bool]:
+        """`wait` for a task whose result must be stored, also when the event loop ends, which cancels all tasks.
+
+        Arguments:
+            task: runs code of an effect; it is cancelled if the loop ends, and then waited for.
+            timeout: how long at most; None is for ever.
+
+        Returns:
+            Whether it has ended in time, and whether the loop ends.
+
+        Raises:
+            LeaseLostError: the lease was lost before.
+        """
+        try:
+            return await self.wait(task, timeout), False
+        except asyncio.CancelledError:
+            if not task.cancelling():  # the loop has asked it already; twice would disturb its cleaning up
+                task.cancel()
+            await asyncio.wait({task})  # not under the hold, whose heart has been cancelled too
+            return True, True
+
     async def sleep(self, duration: timedelta) -> None:
         """Let so much time pass, unless it is interrupted.
 

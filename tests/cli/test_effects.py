@@ -15,8 +15,8 @@ import pytest
 
 import pystate
 from pystate.cli import effects_finding
-from pystate.cli.arguments import _STATUSES as OFFERED
 from pystate.cli.arguments import build_parser
+from pystate.cli.ledger_arguments import STATUSES as OFFERED
 from pystate.effects import (
     EffectKey,
     EffectKind,

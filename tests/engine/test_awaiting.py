@@ -599,7 +599,8 @@ if not child:
             print("child:", "forked" in str(error))
     sys.stdout.flush()
     os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
+if os.waitpid(child, 0)[1]:  # no assertion: this runs without them, too
+    sys.exit("the child failed")
 asyncio.run(store.transact_async(put))
 store.close()
 with pystate.open(sys.argv[1]) as again:

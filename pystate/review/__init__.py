@@ -95,7 +95,7 @@ from pystate.review.operation_attempt import (
     RetryPolicy,
 )
 from pystate.review.operation_attempts import OperationAttempts, RetentionBound
-from pystate.review.packages import BoundAddrs, Config, Status
+from pystate.review.packages import BoundAddrs, Config, NodePackages, Status
 from pystate.review.statuses import STATUSES, ReviewStatus
 from pystate.review.store import ReviewState, ReviewStore
 from pystate.review.tags import EventTags, NetworkTags, Tag, WorkflowTags
@@ -177,6 +177,7 @@ __all__ = [
     "NoSuchAgentError",
     "NoSuchDeletionResultError",
     "Node",
+    "NodePackages",
     "NodeUpdate",
     "Nodes",
     "OperationAttempt",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from pystate.review.lifecycle import Lifecycle
-from pystate.review.packages import BoundAddrs, Config, ConfigValue, Status
+from pystate.review.packages import BoundAddrs, Config, ConfigValue, NodePackages, Status, freeze_bound_addrs
 from pystate.review.stored import U32, StoredEnum
-from pystate.tables import Key, Readable, Scannable, Schema, Writable, rest_text, uint32
+from pystate.tables import Key, Schema, rest_text, uint32
 
 __all__ = ["AGENTS", "Agent", "AgentKind", "Agents"]
 
@@ -52,10 +52,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     bound_addrs: BoundAddrs
 
     def __post_init__(self) -> None:
-        given: object = self.bound_addrs
-        if type(given) is list:
-            pairs = tuple(tuple(pair) if type(pair) is list else pair for pair in given)
-            msgspec.structs.force_setattr(self, "bound_addrs", pairs)
+        freeze_bound_addrs(self)
 
     @classmethod
     def new(
@@ -96,30 +93,7 @@ AGENTS: Schema[Agent] = Schema(Agent, family="agents", key=_KEY, value=ConfigVal
 """The schema of the family. `Agents` has all operations of a table."""
 
 
-class Agents(Readable[Agent], Scannable[Agent], Writable[Agent]):
-    """The agents of a store, of a transaction, or as of a view. `ReviewStore.agents` makes it.
-
-    Those of one node are ``agents.iter(prefix=(node_id,))``.
-    """
+class Agents(NodePackages[Agent]):
+    """The agents of a store, of a transaction, or as of a view. `ReviewStore.agents` makes it."""
 
     __slots__ = ()
-
-    def get(self, node_id: int, key: str) -> Agent | None:
-        """The agent of this node with this key, or None.
-
-        Raises:
-            DecodeError: the row cannot be read. TypeError, ValueError: `node_id` is no unsigned 32-bit int, or `key` no
-            text that UTF-8 can hold.
-        """
-        return super().get(node_id, key)
-
-    def delete(self, node_id: int, key: str) -> None:
-        """Delete the agent of this node with this key; no error when there is none, or when it cannot be read.
-
-        Arguments:
-            node_id, key: its key.
-
-        Raises:
-            TypeError, ValueError: it is no key of this table.
-        """
-        super().delete(node_id, key)

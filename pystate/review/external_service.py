@@ -8,9 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from pystate.review.lifecycle import Lifecycle
-from pystate.review.packages import BoundAddrs, Config, ConfigValue, Status
+from pystate.review.packages import BoundAddrs, Config, ConfigValue, NodePackages, Status, freeze_bound_addrs
 from pystate.review.stored import U32, StoredEnum
-from pystate.tables import Key, Readable, Scannable, Schema, Writable, rest_text, uint32
+from pystate.tables import Key, Schema, rest_text, uint32
 
 __all__ = ["EXTERNAL_SERVICES", "ExternalService", "ExternalServiceKind", "ExternalServices"]
 
@@ -47,10 +47,7 @@ class ExternalService(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     bound_addrs: BoundAddrs
 
     def __post_init__(self) -> None:
-        given: object = self.bound_addrs
-        if type(given) is list:
-            pairs = tuple(tuple(pair) if type(pair) is list else pair for pair in given)
-            msgspec.structs.force_setattr(self, "bound_addrs", pairs)
+        freeze_bound_addrs(self)
 
     @classmethod
     def new(
@@ -91,30 +88,7 @@ EXTERNAL_SERVICES: Schema[ExternalService] = Schema(
 """The schema of the family. `ExternalServices` has all operations of a table."""
 
 
-class ExternalServices(Readable[ExternalService], Scannable[ExternalService], Writable[ExternalService]):
-    """The external services of a store, of a transaction, or as of a view. `ReviewStore.external_services` makes it.
-
-    Those of one node are ``external_services.iter(prefix=(node_id,))``.
-    """
+class ExternalServices(NodePackages[ExternalService]):
+    """The external services of a store, of a transaction, or as of a view. `ReviewStore.external_services` makes it."""
 
     __slots__ = ()
-
-    def get(self, node_id: int, key: str) -> ExternalService | None:
-        """The service of this node with this key, or None.
-
-        Raises:
-            DecodeError: the row cannot be read. TypeError, ValueError: `node_id` is no unsigned 32-bit int, or `key` no
-            text that UTF-8 can hold.
-        """
-        return super().get(node_id, key)
-
-    def delete(self, node_id: int, key: str) -> None:
-        """Delete the service of this node with this key; no error when there is none, or when it cannot be read.
-
-        Arguments:
-            node_id, key: its key.
-
-        Raises:
-            TypeError, ValueError: it is no key of this table.
-        """
-        super().delete(node_id, key)

@@ -13,9 +13,9 @@ import msgspec
 
 from pystate.errors import InvalidConfigError
 from pystate.review.stored import StoredEnum
-from pystate.tables import Key, PositionalValue
+from pystate.tables import Key, PositionalValue, Readable, Scannable, Writable
 
-__all__ = ["BoundAddrs", "Config", "ConfigValue", "Status"]
+__all__ = ["BoundAddrs", "Config", "ConfigValue", "NodePackages", "Status", "freeze_bound_addrs"]
 
 R = TypeVar("R")
 
@@ -104,3 +104,37 @@ def _read_config(kind: type, found: object) -> Config:
     if type(found) is not str:
         raise ValueError(f"Expected `str | null`, got `{type(found).__name__}`")  # as msgspec says it
     return Config.from_stored(found)
+
+
+def freeze_bound_addrs(package: Any) -> None:
+    """Make tuples of the addresses of a record just made, should they have been given as lists."""
+    given: object = package.bound_addrs
+    if type(given) is list:
+        pairs = tuple(tuple(pair) if type(pair) is list else pair for pair in given)
+        msgspec.structs.force_setattr(package, "bound_addrs", pairs)
+
+
+class NodePackages(Readable[R], Scannable[R], Writable[R]):
+    """The packages of nodes, by node and key: what the tables of agents and of external services have in common.
+
+    Those of one node are ``packages.iter(prefix=(node_id,))``.
+    """
+
+    __slots__ = ()
+
+    def get(self, node_id: int, key: str) -> R | None:
+        """The package of this node with this key, or None.
+
+        Raises:
+            DecodeError: the row cannot be read. TypeError, ValueError: `node_id` is no unsigned 32-bit int, or `key` no
+            text that UTF-8 can hold.
+        """
+        return super().get(node_id, key)
+
+    def delete(self, node_id: int, key: str) -> None:
+        """Delete the package of this node with this key; no error when there is none, or when it cannot be read.
+
+        Raises:
+            TypeError, ValueError: see `get`.
+        """
+        super().delete(node_id, key)

@@ -15,7 +15,7 @@ INSIDE = {
     "NODES", "OPERATION_ATTEMPTS", "RETENTION", "TOR_EXIT_NODES",
     "FAMILY", "I64", "IPAddress", "IPNetwork", "Inner", "Instant", "KeyedValue", "StoredEnum", "U32", "U8",
     "ConfigValue", "change_members", "check_hostnames", "check_members", "check_old_members", "freeze", "member_keys",
-    "node_with_hostname", "of_node",
+    "freeze_bound_addrs", "node_with_hostname", "of_node",
     "pack_address", "read_members", "remove_members", "seed_statuses", "store_members",
 }  # fmt: skip
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pystate
 from pystate.cli import effects_finding
-from pystate.cli.arguments import build_parser
 from pystate.cli.ledger_arguments import STATUSES as OFFERED
 from pystate.effects import (
     EffectKey,
@@ -34,7 +30,7 @@ from pystate.effects import (
     event_to_json,
     record_to_json,
 )
-from tests.cli.running import ROOT, Result, run, run_process
+from tests.cli.running import Result, run, run_process
 from tests.effects.samples import TTL, T
 from tests.effects.stores import check_all, overwrite, record_effect, request
 
@@ -549,31 +545,3 @@ def test_instants_are_whole_and_have_an_offset(path: Path) -> None:
 def test_the_statuses_that_are_offered_are_those_that_there_are(path: Path) -> None:
     assert tuple(S) == OFFERED
     assert "invalid choice" in effects_run(path, "list", "--status", "done", code=2).err
-
-
-def actions() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The parsers of the commands below ``effects``."""
-
-    def below(parser: argparse.ArgumentParser) -> dict[str, Any]:
-        (choices,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-        return dict(choices)
-
-    yield from below(below(build_parser())["effects"]).items()
-
-
-def test_every_command_below_effects_and_its_options_are_in_the_reference() -> None:
-    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    for name, parser in actions():
-        section = re.search(rf"^### effects {name}\n(.*?)^##", page, re.MULTILINE | re.DOTALL)
-        assert section, f"no section 'effects {name}'"
-        synopsis = section[1].strip().split("\n\n")[0]
-        options = {option for each in parser._actions for option in each.option_strings} - {"-h", "--help"}
-        assert options <= set(re.findall(r"--[\w-]+", synopsis)), name
-        assert set(re.findall(r"--[\w-]+", synopsis)) <= options, name
-
-
-def test_every_command_below_effects_explains_itself() -> None:
-    names = [name for name, _ in actions()]
-    assert names == ["list", "pending", "show", "events", "resolve", "approve", "deny", "recover", "prune"]
-    for name in names:
-        assert f"pystate effects {name}" in run("effects", name, "--help").text

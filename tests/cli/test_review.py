@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pystate
-from pystate.cli.arguments import build_parser
 from pystate.review import OperationAttempt, Outcome, ReviewStore
 from pystate.review.operation_attempt import FAMILY
-from tests.cli.running import ROOT, run, run_process
+from tests.cli.running import run, run_process
 from tests.review.attempts import CORE, HOST, ONB, OWING, PIG, L, T, at, attempts_of, changed, keys, overwrite
 
 NOW = "2023-11-14T23:16:40Z"
@@ -377,29 +373,3 @@ def test_what_must_be_given_must_be_given(manager: Path, command: tuple[str, ...
     action, rest = command[:1], command[1:]
     assert "required" in run("review", *action, *([manager] if action else []), *rest, code=2).err
     assert ledger(manager) == before
-
-
-def actions() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The parsers of the commands below ``review``."""
-
-    def below(parser: argparse.ArgumentParser) -> dict[str, Any]:
-        (choices,) = [each.choices for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
-        return dict(choices)
-
-    yield from below(below(build_parser())["review"]).items()
-
-
-def test_every_command_below_review_and_its_options_are_in_the_reference() -> None:
-    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    for name, parser in actions():
-        section = re.search(rf"^### review {name}\n(.*?)^##", page, re.MULTILINE | re.DOTALL)
-        assert section, f"no section 'review {name}'"
-        synopsis = section[1].strip().split("\n\n")[0]
-        options = {option for each in parser._actions for option in each.option_strings} - {"-h", "--help"}
-        assert options <= set(re.findall(r"--[\w-]+", synopsis)), name
-        assert set(re.findall(r"--[\w-]+", synopsis)) <= options, name
-
-
-def test_every_command_below_review_explains_itself() -> None:
-    for name, _ in actions():
-        assert f"pystate review {name}" in run("review", name, "--help").text

@@ -115,7 +115,7 @@ def components(table: CoreComponents, agents: Agents, jobs: CustomerDataDeletion
     reveal_type(list(agents.iter(prefix=(1,))))  # note: Revealed type is "list[Agent]"
     reveal_type(jobs.get(7))  # note: Revealed type is "CustomerDataDeletionJob | None"
     table.get("roxyd")  # error: Missing positional argument "host" in call to "get" of "CoreComponents"
-    agents.get("1", "001.piglet")  # error: Argument 1 to "get" of "NodePackages" has incompatible type "str"; expected "int"
+    agents.get("1", "001.piglet")  # error: Argument 1 to "get" of "NodePackages" has incompatible type "str"
     jobs.get("7")  # error: Argument 1 to "get" of "CustomerDataDeletionJobs" has incompatible type "str"
     agents.delete(1)  # error: Missing positional argument "key" in call to "delete" of "NodePackages"
     agents.delete(1, "001.piglet")

@@ -41,16 +41,21 @@ def test_whatever_jumps_the_clock_makes_only_the_newest_holder_acts(steps: list[
     """Row 92: workers try to take an effect and to begin it, while the clock is set forward and back between."""
     world = World()
     id = world.store.insert_or_get(planned(world)).record.id  # noqa: A001
-    held = {}
+    taken = []
     newest = None
     for worker, jump in steps:
         world.clock.jump(timedelta(seconds=jump))
         now = world.clock.now()
+        before = world.store.get(id)
+        assert before is not None
         try:
-            held[worker] = newest = world.store.acquire_lease(id, worker, now, TTL)
+            newest = world.store.acquire_lease(id, worker, now, TTL)
         except LeaseHeldError as error:
-            assert error.expires_at > now
-        for lease in held.values():
+            assert (error.owner, error.expires_at) == (before.live_lease_owner(now), before.lease_expires_at)
+        else:
+            assert before.lease_expires_at is None or before.lease_expires_at <= now
+            taken.append(newest)
+        for lease in taken:
             record = world.store.get(id)
             assert record is not None
             if lease is newest and record.live_lease_owner(now) is not None:

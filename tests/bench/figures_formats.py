@@ -48,6 +48,7 @@ def convert(rewriting: pystate.Rewriting) -> None:
         current=lambda _, value: _new(value),
         old=lambda _, value: _old(value),
         convert=lambda record: _encode(New(record.owner, record.size, None)),
+        old_first=True,  # no value can be read in both ways, and nearly all have the old shape
     )
 
 

@@ -28,7 +28,6 @@ from pystate.engine.places import (
     locked,
     ordinary_files,
     prepare_directory,
-    store_directory,
     sync_parent,
 )
 from pystate.engine.recovery import Inventory, survey
@@ -102,7 +101,7 @@ def install(
     """
     check_number("lock_timeout", lock_timeout, float)
     files = ordinary_files if files is None else files
-    directory, source = store_directory(files, path), absolute_path(files, snapshot)
+    directory, source = absolute_path(files, path), absolute_path(files, snapshot)
     if files.parent(source) == directory:
         raise ValueError(f"{source} is in the directory of the store; give a file that is somewhere else")
     reader = SnapshotReader(files, source)

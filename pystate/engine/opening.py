@@ -24,13 +24,13 @@ from pystate.engine.limits import (
 from pystate.engine.log_writer import LogWriter
 from pystate.engine.os_files import after_fork_in_child
 from pystate.engine.places import (
+    absolute_path,
     check_empty,
     find_store,
     holds_store,
     ordinary_files,
     prepare_directory,
     raise_if_full,
-    store_directory,
     sync_parent,
     take_lock,
 )
@@ -49,7 +49,7 @@ from pystate.engine.state import State
 from pystate.engine.store import DEFAULT_FAMILY, Durability, Store, StoreParts, check_durability, open_stores
 from pystate.errors import FamilyMismatchError, StoreNotFoundError
 
-__all__ = ["find_store", "list_families", "memory", "open", "read_metadata", "store_directory"]
+__all__ = ["list_families", "memory", "open", "read_metadata"]
 
 
 def open(  # noqa: A001 - the public name is pystate.open
@@ -102,7 +102,7 @@ def open(  # noqa: A001 - the public name is pystate.open
     check_number("history_bytes", history_bytes, int)
     check_number("lock_timeout", lock_timeout, float)
     files = ordinary_files if files is None else files
-    directory = store_directory(files, path)
+    directory = absolute_path(files, path)
     started = files.clock()
     if read_only:
         return _open_read_only(files, directory, named, durability, history_bytes, started)
@@ -153,7 +153,7 @@ def list_families(path: str | PathLike[str], *, files: Files | None = None) -> t
         StoreNotFoundError, NotAStoreError, CorruptionError, UnsupportedFormatError, OSError: as for `open`.
     """
     files = ordinary_files if files is None else files
-    directory = find_store(files, store_directory(files, path))
+    directory = find_store(files, absolute_path(files, path))
     recovered = read_committed(files, directory)
     recovered.reader.close()
     return tuple(sorted(recovered.replay.names.values()))
@@ -166,7 +166,7 @@ def read_metadata(path: str | PathLike[str], *, files: Files | None = None) -> d
         StoreNotFoundError, NotAStoreError, CorruptionError, UnsupportedFormatError, OSError: as for `open`.
     """
     files = ordinary_files if files is None else files
-    directory = find_store(files, store_directory(files, path))
+    directory = find_store(files, absolute_path(files, path))
     recovered = read_committed(files, directory)
     recovered.reader.close()
     return dict(recovered.header.metadata)

@@ -30,7 +30,6 @@ __all__ = [
     "ordinary_files",
     "prepare_directory",
     "raise_if_full",
-    "store_directory",
     "sync_parent",
     "take_lock",
 ]
@@ -52,10 +51,6 @@ def absolute_path(files: Files, path: str | PathLike[str]) -> str:
     if not text or "\0" in text:
         raise ValueError(f"{text!r} is not a path")
     return files.absolute(text)
-
-
-store_directory = absolute_path
-"""The same, where the path is that of a store."""
 
 
 def find_store(files: Files, directory: str) -> str:

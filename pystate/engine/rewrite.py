@@ -19,7 +19,7 @@ import msgspec
 from pystate.engine.family_state import FamilyState
 from pystate.engine.files import Files, HeldLock
 from pystate.engine.limits import check_metadata, check_number
-from pystate.engine.places import find_store, guarded, holds_store, locked, ordinary_files, store_directory
+from pystate.engine.places import absolute_path, find_store, guarded, holds_store, locked, ordinary_files
 from pystate.engine.recovery import Recovered, recover, survey
 from pystate.engine.repair import keep_torn, set_aside
 from pystate.engine.replacing import put_in_place, remove_replaced, sequence_above
@@ -124,7 +124,7 @@ def rewrite(
         raise TypeError(f"build is a function of a Rewriting, not {type(build).__name__}")
     check_number("lock_timeout", lock_timeout, float)
     files = ordinary_files if files is None else files
-    directory = find_store(files, store_directory(files, path))
+    directory = find_store(files, absolute_path(files, path))
     with locked(files, directory, lock_timeout) as lock:
         return _Rewrite(files, directory, lock).run(build, dry_run, progress)
 

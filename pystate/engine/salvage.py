@@ -26,8 +26,8 @@ from pystate.engine.log_format import (
 )
 from pystate.engine.log_reader import iter_frames
 from pystate.engine.names import FileName
-from pystate.engine.opening import find_store, store_directory
 from pystate.engine.os_files import OsFiles
+from pystate.engine.places import absolute_path, find_store
 from pystate.engine.recovery import Inventory, own_segments, survey
 from pystate.engine.snapshot_format import SnapshotHeader
 from pystate.engine.snapshot_reader import SnapshotReader
@@ -117,8 +117,8 @@ def salvage(
     Cost: reading everything, in memory as large as the store, and writing it once.
     """
     files = OsFiles() if files is None else files
-    source = find_store(files, store_directory(files, path))
-    target = store_directory(files, destination)
+    source = find_store(files, absolute_path(files, path))
+    target = absolute_path(files, destination)
     if files.kind(target) is not None and (files.kind(target) != "directory" or files.list_directory(target)):
         raise NotAStoreError(target, "salvage writes into a new directory, and this one is not empty")
     rescue = _Rescue()

@@ -11,8 +11,8 @@ from pystate.engine.files import Files, read_whole
 from pystate.engine.log_format import FORMAT_VERSION, parse_segment_header
 from pystate.engine.log_reader import FrameInfo, iter_frames
 from pystate.engine.names import FileName, parse_name
-from pystate.engine.opening import find_store, store_directory
 from pystate.engine.os_files import OsFiles
+from pystate.engine.places import absolute_path, find_store
 from pystate.engine.recovery import Inventory, recover, survey
 from pystate.engine.snapshot_reader import SnapshotReader
 from pystate.errors import CorruptionError
@@ -89,7 +89,7 @@ def verify(path: str | PathLike[str], *, files: Files | None = None) -> VerifyRe
     Cost: reading and decoding everything, in memory as large as the store.
     """
     files = OsFiles() if files is None else files
-    directory = find_store(files, store_directory(files, path))
+    directory = find_store(files, absolute_path(files, path))
     for _ in range(_ATTEMPTS - 1):
         try:
             return _verify(files, directory)
@@ -216,7 +216,7 @@ def read_log(path: str | PathLike[str], *, files: Files | None = None) -> Iterat
         CorruptionError: the header of a segment is damaged, so that its frames cannot be told.
     """
     files = OsFiles() if files is None else files
-    directory = find_store(files, store_directory(files, path))
+    directory = find_store(files, absolute_path(files, path))
     for name in survey(files, directory).segments:
         segment = files.join(directory, name.name)
         data = read_whole(files, segment)

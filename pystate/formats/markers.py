@@ -18,8 +18,7 @@ import errno
 from os import PathLike
 
 from pystate.engine.files import TEMPORARY_SUFFIX, File, Files, read_head, write_all
-from pystate.engine.opening import store_directory
-from pystate.engine.os_files import OsFiles
+from pystate.engine.places import absolute_path, ordinary_files, sync_parent
 from pystate.errors import MarkerNotFoundError, MarkerParseError, MarkerReadError, MarkerWriteError, VersionError
 from pystate.formats.versions import TEXT_LENGTH_MAX, Version, as_version
 
@@ -27,8 +26,6 @@ __all__ = ["read_version_marker", "retrieve_or_create", "write_version_marker", 
 
 _NAME = "VERSION"
 _TEMPORARY_NAME = _NAME + TEMPORARY_SUFFIX
-
-_ordinary_files = OsFiles()
 
 
 def read_version_marker(directory: str | PathLike[str], *, files: Files | None = None) -> Version:
@@ -143,8 +140,8 @@ def _place(files: Files | None, directory: str | PathLike[str]) -> tuple[Files, 
     Raises:
         TypeError, ValueError: `directory` is no path.
     """
-    files = _ordinary_files if files is None else files
-    return files, store_directory(files, directory)
+    files = ordinary_files if files is None else files
+    return files, absolute_path(files, directory)
 
 
 # Reading
@@ -249,21 +246,13 @@ def _prepare(files: Files, directory: str, *, make: bool) -> None:
         existing = parent
     if kind != "directory":
         raise NotADirectoryError(errno.ENOTDIR, f"{existing} is not a directory", existing)
-    _sync_parent(files, existing)
+    sync_parent(files, existing)
     for path in reversed(missing):
         try:
             files.make_directory(path)
         except FileExistsError:
             pass  # somebody was faster; should it be no directory, the next step fails
-        _sync_parent(files, path)
-
-
-def _sync_parent(files: Files, directory: str) -> None:
-    """Make the entry of a directory durable, as far as that may be done."""
-    try:
-        files.sync_directory(files.parent(directory))
-    except PermissionError:
-        pass  # it may be passed through but not read; whoever has given it to us must see to it
+        sync_parent(files, path)
 
 
 def _cause(error: OSError) -> str:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pystate.engine import limits
 from pystate.tables import Key, int64, optional, rest_text, segment, text, uint32
+from pystate.tables.keys import KEY_BYTES_MAX
 
 PAIR = Key(owner=text, number=uint32)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=5)
@@ -71,3 +73,7 @@ def test_a_key_that_cannot_be_is_refused_when_it_is_declared() -> None:
         Key(name=rest_text, number=uint32)
     assert Key(name=rest_text).ends_open
     assert not Key(name=optional(text)).ends_open
+
+
+def test_the_longest_key_is_that_of_the_engine() -> None:
+    assert KEY_BYTES_MAX == limits.KEY_BYTES_MAX
